@@ -1,0 +1,55 @@
+# make alone lists the targets.
+GO       ?= go
+PREFIX   ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
+FUZZTIME ?= 10s
+CRASHES  ?= 2000
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Tests keep HOME, cwd and temporary files in a directory of their own outside
+# /tmp and /var/tmp, which a branch captures.
+SCRATCH ?= $(abspath ..)/.try-test-$(shell id -u)
+export CGO_ENABLED ?= 0
+testenv = mkdir -p $(SCRATCH) && TMPDIR=$(SCRATCH) GOTMPDIR=$(SCRATCH) LANG=C.UTF-8
+
+.PHONY: help build install test test1 race crash fuzz bench lint fmt clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+build: ## bin/try
+	$(GO) build -trimpath -ldflags='-s -w' -o bin/try ./cmd/try
+
+install: build ## into $(PREFIX)/bin (DESTDIR is honoured)
+	install -D -m 0755 bin/try $(DESTDIR)$(PREFIX)/bin/try
+
+test: ## every test
+	$(testenv) $(GO) test -count=1 -timeout 15m ./...
+
+test1: ## every test with GOMAXPROCS=1 and umask 002
+	umask 002 && $(testenv) GOMAXPROCS=1 $(GO) test -count=1 -timeout 20m ./...
+
+race: ## every test under the race detector
+	$(testenv) CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 20m ./...
+
+crash: ## the crash tests with $(CRASHES) rounds and a new seed
+	$(testenv) TRY_CRASHES=$(CRASHES) $(GO) test -count=1 -timeout 30m -run Crash -v ./fs/commit ./cmd/try
+
+fuzz: ## each fuzz target for FUZZTIME
+	@$(testenv) && for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p 2>/dev/null | grep '^Fuzz'); do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
+
+bench: build ## one table of ratios, peers beside us
+	$(testenv) $(GO) run ./cmd/bench
+
+lint: ## gofmt, vet, staticcheck
+	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+fmt: ## gofmt -w
+	gofmt -w .
+
+clean: ## what a build or a test left
+	rm -rf bin
+	rm -rf -- $(SCRATCH)
