@@ -1,0 +1,150 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/sys"
+)
+
+// Owners says whether owner and group are to be as in the base, which only
+// root can have.
+type Owners bool
+
+// Prepare makes the directory name in parent as overlayfs would copy up base:
+// with its mode, times and attributes. The root of a layer is made so, since a
+// session sees the root's own mode and times as those of the layer; and a
+// directory whose owner has no id in the session, since nothing can be copied
+// up below it otherwise. It returns the directory as made, by which a plan
+// knows later that a session left it alone.
+func Prepare(parent *sys.Dir, name string, base *sys.Dir, owners Owners) (sys.Stat, error) {
+	made, err := prepare(parent, name, base, owners)
+	if err != nil {
+		return sys.Stat{}, fmt.Errorf("prepare layer for %s: %w", base.Name(), err)
+	}
+	return made, nil
+}
+
+func prepare(parent *sys.Dir, name string, base *sys.Dir, owners Owners) (sys.Stat, error) {
+	if err := parent.Mkdir(name, 0o700); err != nil {
+		return sys.Stat{}, err
+	}
+	d, err := parent.Sub(name)
+	if err != nil {
+		return sys.Stat{}, err
+	}
+	defer d.Close()
+	return Dress(d, base, owners)
+}
+
+// Dress does to an empty directory that is there what Prepare does to one that
+// it makes, so that directories can be made beforehand.
+func Dress(d, base *sys.Dir, owners Owners) (sys.Stat, error) {
+	s, err := base.Stat("")
+	if err != nil {
+		return sys.Stat{}, err
+	}
+	attrs, err := copyable(base)
+	if err != nil {
+		return sys.Stat{}, err
+	}
+	for attr, value := range attrs {
+		// A memory file system before 6.6 has no user.*: the session does
+		// without, as it would with a copied-up directory there.
+		if err := d.SetXattr("", attr, value); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return sys.Stat{}, err
+		}
+	}
+	if owners {
+		if err := d.Chown("", int(s.UID), int(s.GID)); err != nil {
+			return sys.Stat{}, err
+		}
+	}
+	// Mode after the ACL and the owner, which both may change it; times last.
+	if err := errors.Join(d.Chmod("", s.Perm()), d.SetTimes("", s.Atime, s.Mtime)); err != nil {
+		return sys.Stat{}, err
+	}
+	return d.Stat("")
+}
+
+// copyable reads what overlayfs copies up of a directory's attributes: all but
+// marks. A value that the caller may not read is left out, as a session could
+// not read it either.
+func copyable(base *sys.Dir) (map[string][]byte, error) {
+	names, err := base.XattrNames("")
+	if err != nil {
+		return nil, err
+	}
+	attrs := make(map[string][]byte)
+	for _, raw := range names {
+		if _, visible := Visible(raw); !visible {
+			continue
+		}
+		value, err := base.Xattr("", raw)
+		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENODATA) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		attrs[raw] = value
+	}
+	return attrs, nil
+}
+
+// PrepareBelow makes in the layer each directory on the way from the root to
+// rel that is not there yet, and rel itself, and notes them in made by their
+// path from the root, as they are when all is done. A directory that is in the
+// layer already is left alone.
+func PrepareBelow(layer, base *sys.Dir, rel string, owners Owners, made map[string]sys.Stat) error {
+	in, err := layer.Sub("")
+	if err != nil {
+		return err
+	}
+	from, err := base.Sub("")
+	if err != nil {
+		in.Close()
+		return err
+	}
+	defer func() { in.Close(); from.Close() }()
+	path := ""
+	for name := range strings.SplitSeq(rel, "/") {
+		parent := path
+		path = strings.TrimPrefix(path+"/"+name, "/")
+		next, err := from.Sub(name)
+		if err != nil {
+			return err
+		}
+		from.Close()
+		from = next
+		before, err := in.Stat("")
+		if err != nil {
+			return err
+		}
+		switch s, err := Prepare(in, name, from, owners); {
+		case errors.Is(err, unix.EEXIST):
+		case err != nil:
+			return err
+		default:
+			made[path] = s
+			// The new name has moved the parent's time, and no session did that.
+			if err := in.SetTimes("", sys.KeepTime, before.Mtime); err != nil {
+				return err
+			}
+			if _, ours := made[parent]; ours {
+				if made[parent], err = in.Stat(""); err != nil {
+					return err
+				}
+			}
+		}
+		if next, err = in.Sub(name); err != nil {
+			return err
+		}
+		in.Close()
+		in = next
+	}
+	return nil
+}
