@@ -1,0 +1,265 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/sys"
+)
+
+// syncDirs is up to how many directories are synced one by one; beyond, one
+// syncfs is cheaper although it waits for other people's data too.
+const syncDirs = 16
+
+// apply does the steps that are not done, seals, and turns back where a step
+// is refused. again: somebody began before. A *ConflictError says that all of
+// it was taken back, any other error that it is unfinished.
+func (w *world) apply(j *journal, f *file, again bool, progress func(done, total int)) error {
+	last := -1
+	if again {
+		last = w.lastDone(j)
+	}
+	moved := true
+	for i := range j.steps {
+		s := &j.steps[i]
+		if s.late() && moved {
+			// Every directory is resolved once more from its root: one that was
+			// moved meanwhile has taken our changes elsewhere.
+			w.release()
+			moved = false
+		}
+		if err := w.forward(s, again, i == last); err != nil {
+			return w.rollBack(j, f, i, err)
+		}
+		if progress != nil && i%256 == 255 {
+			progress(i+1, len(j.steps))
+		}
+	}
+	w.fs.Part("seal")
+	if err := w.sync(j); err != nil {
+		return unfinished(err)
+	}
+	if err := f.done(doneCommitted); err != nil {
+		return unfinished(err)
+	}
+	if progress != nil {
+		progress(len(j.steps), len(j.steps))
+	}
+	return nil
+}
+
+func unfinished(err error) error { return fmt.Errorf("%w: %w", ErrUnfinished, err) }
+
+// lastDone is the last move or swap that has taken place: the one whose
+// displaced entry may not have been looked at before the crash. Those before it
+// were, and may have been altered since through open descriptors.
+func (w *world) lastDone(j *journal) int {
+	for i := len(j.steps) - 1; i >= 0; i-- {
+		s := &j.steps[i]
+		if s.kind != move && s.kind != swap || w.roots[s.from.root].gone {
+			continue
+		}
+		side := s.from
+		if s.kind == move && s.to.area == inSlots {
+			side = s.to
+		}
+		st, _, _, err := w.look(side)
+		if err == nil && s.new.is(st) == (side == s.to) {
+			return i
+		}
+	}
+	return -1
+}
+
+// rollBack turns the journal and undoes the steps up to from.
+func (w *world) rollBack(j *journal, f *file, from int, cause error) error {
+	w.fs.Part("turn")
+	if err := f.turn(); err != nil {
+		return unfinished(errors.Join(cause, err))
+	}
+	if err := w.undo(j, f, from, cause); err != nil {
+		return unfinished(errors.Join(cause, err))
+	}
+	return w.conflict(cause)
+}
+
+// undo takes back the steps up to from, seals, and marks the journal done. The
+// times of directories come when all below them is back, but before the
+// directories that had to be opened are closed. The copies that were staged are
+// removed.
+func (w *world) undo(j *journal, f *file, from int, cause error) error {
+	w.fs.Part("rollback")
+	w.release()
+	var r *refusal
+	if errors.As(cause, &r) && (r.err == nil || errors.Is(r.err, unix.EEXIST) || w.passed(r) == nil) {
+		up, _ := r.at.split() // not as it was, so somebody else was there
+		w.foreign[up] = true
+	}
+	opens := 0
+	for opens < len(j.steps) && j.steps[opens].kind == mode {
+		opens++
+	}
+	for i := from; i >= opens; i-- {
+		if s := &j.steps[i]; !s.late() {
+			if err := w.back(s); err != nil {
+				return err
+			}
+		}
+	}
+	for i := len(j.steps) - 1; i >= opens; i-- {
+		if s := &j.steps[i]; s.late() {
+			if err := w.back(s); err != nil {
+				return err
+			}
+		}
+	}
+	for i := min(from, opens-1); i >= 0; i-- {
+		if err := w.back(&j.steps[i]); err != nil {
+			return err
+		}
+	}
+	w.fs.Part("seal")
+	if err := w.sync(j); err != nil {
+		return err
+	}
+	if err := w.unstage(j, true); err != nil {
+		return err
+	}
+	return f.done(doneRolledBack)
+}
+
+// late says that a step sets a directory's times for good; those of a directory
+// that moves are set in between.
+func (s *step) late() bool { return s.kind == times && s.from == s.to }
+
+// conflict is what the caller is told after a roll-back.
+func (w *world) conflict(cause error) *ConflictError {
+	c := &ConflictError{RolledBack: true, Left: w.left}
+	var r *refusal
+	if errors.As(cause, &r) {
+		c.Err = r.err
+		c.Conflicts = []Conflict{{Root: w.roots[r.at.root].path, Path: r.at.path, Reason: r.reason}}
+		if r.at.area != inBase {
+			c.Conflicts[0].Reason += " (in the branch's " + r.at.area.String() + ")"
+		}
+		return c
+	}
+	if cause != nil {
+		c.Err = cause
+		c.Conflicts = []Conflict{{Root: w.roots[0].path, Reason: cause.Error()}}
+	}
+	return c
+}
+
+// sync makes the steps durable: a rename or exchange is one transaction on
+// ext4 and xfs, so syncing the base's directory syncs both its sides; elsewhere,
+// for metadata of files, and for many directories, it takes the whole file
+// system (syncfs(2)).
+func (w *world) sync(j *journal) error {
+	type work struct {
+		dirs  []place
+		seen  map[place]bool
+		whole bool
+	}
+	all := make([]work, len(w.roots))
+	for i := range all {
+		all[i].seen = map[place]bool{}
+	}
+	add := func(p place) {
+		k := &all[p.root]
+		if !k.seen[p] && len(k.dirs) <= syncDirs {
+			k.seen[p] = true
+			k.dirs = append(k.dirs, p)
+		}
+	}
+	for i := range j.steps {
+		s := &j.steps[i]
+		switch s.kind {
+		case move, swap:
+			for _, p := range []place{s.from, s.to} {
+				if p.area == inBase {
+					up, _ := p.split()
+					add(up)
+				}
+			}
+			if s.new.opened || s.old.opened || len(s.new.marks) > 0 && isDir(s.new.id) {
+				all[s.from.root].whole = true
+			}
+		case times:
+			if s.from.area == inBase {
+				add(s.from)
+			}
+		default:
+			all[s.from.root].whole = true
+		}
+	}
+	done := map[uint64]bool{}
+	for i := range all {
+		if w.roots[i].gone || len(all[i].dirs) == 0 && !all[i].whole {
+			continue
+		}
+		if len(all[i].dirs) <= syncDirs && !all[i].whole && ordered(w.roots[i].base) {
+			for _, p := range all[i].dirs {
+				d, err := w.dir(p)
+				if err != nil {
+					if w.passed(err) == nil {
+						continue // moved away: nothing of ours is in its place
+					}
+					if !errors.Is(err, unix.EACCES) {
+						return err
+					}
+					if err := w.syncRoot(uint32(i), done); err != nil { // closed by its own mode
+						return err
+					}
+					break
+				}
+				if err := w.fs.SyncDir(d); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err := w.syncRoot(uint32(i), done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ordered says that the file system writes metadata in the order in which it
+// was altered, so that a directory's sync covers what was done before it.
+func ordered(d *sys.Dir) bool {
+	st, err := d.StatFS()
+	if err != nil {
+		return false
+	}
+	switch st.Type {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC:
+		return true
+	}
+	return false
+}
+
+// syncRoot syncs the file system of a root, unless done has it already.
+func (w *world) syncRoot(root uint32, done map[uint64]bool) error {
+	r := &w.roots[root]
+	d := r.slots // the store's own can be opened whatever the base's mode is
+	if d == nil {
+		d = r.base
+	}
+	st, err := d.Stat("")
+	if err != nil {
+		return err
+	}
+	if done[st.Dev] {
+		return nil
+	}
+	done[st.Dev] = true
+	f, err := d.OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(w.fs.SyncFS(f), f.Close())
+}

@@ -1,0 +1,212 @@
+package commit
+
+import (
+	"errors"
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/sys"
+)
+
+// sameFS refuses a root whose entries cannot be renamed from or to the store.
+func (c *compiler) sameFS(root uint32) error {
+	w, r := c.w, c.jobs[root]
+	base, err := w.roots[root].base.Stat("")
+	if err != nil {
+		return err
+	}
+	for _, d := range []*sys.Dir{w.roots[root].layer, w.roots[root].slots} {
+		if d == nil || r.Copy && d == w.roots[root].layer {
+			continue
+		}
+		st, err := d.Stat("")
+		if err != nil {
+			return err
+		}
+		if st.Dev != base.Dev || st.MntID != base.MntID {
+			c.refuse(root, "", "it lies on another file system or mount than %s", d.Name())
+		}
+	}
+	return nil
+}
+
+// parent asks whether an entry may be added to, or taken out of, its directory
+// in base and layer, and makes the directories accessible.
+func (c *compiler) parent(base place, old *sys.Stat) (bool, error) {
+	up, _ := base.split()
+	ok, err := c.ensure(up, true)
+	if err != nil || !ok {
+		return false, err
+	}
+	if ok, err := c.ensureLayer(place{up.root, inLayer, up.path}); err != nil || !ok {
+		return false, err
+	}
+	if old == nil || c.uid == 0 || old.UID == c.uid {
+		return true, nil
+	}
+	d, err := c.w.dir(up)
+	if err != nil {
+		return false, err
+	}
+	st, err := d.Stat("")
+	if err != nil {
+		return false, err
+	}
+	if st.Mode&unix.S_ISVTX != 0 && st.UID != c.uid {
+		c.refuse(base.root, base.path, "it belongs to another user, in a sticky directory")
+		return false, nil
+	}
+	return true, nil
+}
+
+// ensure asks whether the base directory p can be written to. Its owner may
+// have locked it (0555); then it is opened for the time of the commit.
+func (c *compiler) ensure(p place, write bool) (bool, error) {
+	if ok, known := c.ensured[p]; known {
+		return ok, nil
+	}
+	d, err := c.w.dir(p)
+	if err != nil {
+		var r *refusal
+		if errors.As(err, &r) {
+			c.refuse(p.root, p.path, "%s", r.reason)
+			c.ensured[p] = false
+			return false, nil
+		}
+		return false, err
+	}
+	st, err := d.Stat("")
+	if err != nil {
+		return false, err
+	}
+	ok := true
+	no := func(format string, args ...any) {
+		c.refuse(p.root, p.path, format, args...)
+		ok = false
+	}
+	top, err := c.w.top(p).Stat("")
+	if err != nil {
+		return false, err
+	}
+	if st.Attributes&(unix.STATX_ATTR_IMMUTABLE|unix.STATX_ATTR_APPEND) != 0 {
+		no("the directory is immutable or append-only (chattr -i -a)")
+	}
+	if st.Dev != top.Dev {
+		no("the directory is another subvolume than its root")
+	}
+	if slots := c.w.roots[p.root].slots; slots != nil && ok {
+		in, err := slots.Stat("")
+		if err != nil {
+			return false, err
+		}
+		if (st.Attributes^in.Attributes)&unix.STATX_ATTR_ENCRYPTED != 0 {
+			no("the directory is encrypted otherwise than the store")
+		}
+	}
+	if err := d.Access("", unix.W_OK|unix.X_OK); err != nil && write && ok {
+		if !errors.Is(err, unix.EACCES) {
+			no("the directory: %s", errnoText(err))
+		} else if st.UID != c.uid {
+			no("the directory is not writable for you")
+		} else {
+			c.openStep(p, p, st)
+		}
+	}
+	c.ensured[p] = ok
+	c.times = append(c.times, c.timesStep(p, st))
+	return ok, nil
+}
+
+// timesStep keeps the times of a directory in which steps act; see touch for
+// those that get new ones.
+func (c *compiler) timesStep(p place, st sys.Stat) step {
+	return step{
+		kind: times, from: p, to: p, new: sideOf(st),
+		oldTime: [2]sys.Time{sys.KeepTime, st.Mtime}, newTime: keepTimes,
+	}
+}
+
+func (c *compiler) openStep(p, to place, st sys.Stat) {
+	c.opens = append(c.opens, step{
+		kind: mode, from: p, to: to, new: sideOf(st), before: st.Perm(), after: st.Perm() | 0o700,
+	})
+}
+
+// ensureLayer makes the layer's directory p, and those above it, accessible:
+// now, for looking, and by a step, for moving out of it.
+func (c *compiler) ensureLayer(p place) (bool, error) {
+	if ok, known := c.ensured[p]; known {
+		return ok, nil
+	}
+	if p.path != "" {
+		up, _ := p.split()
+		if ok, err := c.ensureLayer(up); err != nil || !ok {
+			return ok, err
+		}
+	}
+	d, err := c.w.dir(p)
+	if err != nil {
+		return false, err
+	}
+	st, err := d.Stat("")
+	if err != nil {
+		return false, err
+	}
+	copied := c.jobs[p.root].Copy
+	if err := d.Access("", unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
+		if !errors.Is(err, unix.EACCES) || st.UID != c.uid {
+			c.refuse(p.root, p.path, "its layer is not writable: %s", errnoText(err))
+			c.ensured[p] = false
+			return false, nil
+		}
+		if err := c.openNow(d, st.Perm()); err != nil {
+			return false, err
+		}
+		if !copied {
+			c.openStep(p, p, st)
+		}
+	}
+	c.ensured[p] = true
+	if !copied {
+		c.times = append(c.times, c.timesStep(p, st))
+	}
+	return true, nil
+}
+
+// openNow opens an inode of the layer for looking; closeAgain closes it.
+func (c *compiler) openNow(d *sys.Dir, perm uint32) error {
+	own, err := d.Sub("")
+	if err != nil {
+		return err
+	}
+	if err := own.Chmod("", perm|0o700); err != nil {
+		own.Close()
+		return err
+	}
+	c.parted = append(c.parted, reopened{own, perm})
+	return nil
+}
+
+// room asks whether the copies of a root will fit.
+func (c *compiler) room(root uint32) error {
+	n := c.needs[root]
+	if n.inodes == 0 || c.w.roots[root].slots == nil {
+		return nil
+	}
+	st, err := c.w.roots[root].slots.StatFS()
+	if err != nil {
+		return err
+	}
+	free := int64(math.MaxInt64)
+	if st.Bavail < math.MaxInt64/uint64(st.Bsize) {
+		free = int64(st.Bavail) * st.Bsize
+	}
+	if n.bytes > free {
+		c.refuse(root, "", "%d bytes are to be copied, %d are free: %d are missing", n.bytes, free, n.bytes-free)
+	}
+	if st.Files > 0 && uint64(n.inodes) > st.Ffree { // 0: the file system has no fixed number
+		c.refuse(root, "", "%d files are to be copied, room is for %d: %d inodes are missing", n.inodes, st.Ffree, uint64(n.inodes)-st.Ffree)
+	}
+	return nil
+}
