@@ -1,0 +1,264 @@
+package branch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/sys"
+)
+
+// CommitList is what one commit changed. Change times alone do not tell: the
+// files of a directory that was moved into place keep theirs (H5).
+type CommitList struct {
+	Number uint64
+	Branch string   // id
+	Name   string   // of the branch, for messages
+	Paths  []string // absolute
+}
+
+// A list is the file commits/NUMBER.ID, or NUMBER.ID.open until the commit is
+// sealed: NUMBER is 16 hexadecimal digits, ID the branch's.
+const openSuffix = ".open"
+
+type commitFile struct {
+	number uint64
+	id     string
+	open   bool
+	name   string
+}
+
+func (s *Store) commitFiles() ([]commitFile, error) {
+	entries, err := s.commits.Entries()
+	if err != nil {
+		return nil, err
+	}
+	var list []commitFile
+	for _, e := range entries {
+		if c, ok := parseCommit(e.Name); ok {
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
+
+func parseCommit(name string) (commitFile, bool) {
+	stem, open := strings.CutSuffix(name, openSuffix)
+	digits, id, ok := strings.Cut(stem, ".")
+	n, err := strconv.ParseUint(digits, 16, 64)
+	if !ok || err != nil || len(digits) != 16 || !isID(id) {
+		return commitFile{}, false
+	}
+	return commitFile{n, id, open, name}, true
+}
+
+// seen is the number that a fork notes: of the last commit that it sees whole.
+// One that is being applied is not seen, whatever of it is there already. The
+// store's lock is held.
+func (s *Store) seen() (uint64, error) {
+	list, err := s.commitFiles()
+	if err != nil {
+		return 0, err
+	}
+	last, firstOpen := uint64(0), ^uint64(0)
+	for _, c := range list {
+		last = max(last, c.number)
+		if c.open {
+			firstOpen = min(firstOpen, c.number)
+		}
+	}
+	return min(last, firstOpen-1), nil
+}
+
+// Announce numbers the commit of b that is about to be applied and leaves its
+// paths, so that every branch that was forked before its end compares them.
+// The commit lock is held. Sealed or Withdrawn follows, by whoever recovers if
+// not by us.
+func (b *Branch) Announce(paths []string) error {
+	s := b.store
+	list := make([]text, len(paths))
+	for i, p := range paths {
+		list[i] = text(p)
+	}
+	data, err := json.Marshal(struct {
+		Name  string `json:"name"`
+		Paths []text `json:"paths"`
+	}{b.Name, list})
+	if err != nil {
+		return err
+	}
+	err = holding(s.dir, lockName, func() error {
+		files, err := s.commitFiles()
+		if err != nil {
+			return err
+		}
+		next := b.Commits
+		for _, c := range files {
+			if c.id == b.ID && c.open { // of an attempt that was rolled back by a crash
+				if err := s.commits.Unlink(c.name); err != nil {
+					return err
+				}
+			}
+			next = max(next, c.number)
+		}
+		// After a loss of power lists may be gone which branches still refer to.
+		infos, err := s.Branches()
+		if err != nil {
+			return err
+		}
+		for _, info := range infos {
+			next = max(next, info.Commits)
+		}
+		return replaceFile(s.commits, fmt.Sprintf("%016x.%s%s", next+1, b.ID, openSuffix), data, false)
+	})
+	if err != nil {
+		return fmt.Errorf("announce the commit of %s: %w", b.Name, err)
+	}
+	return nil
+}
+
+// Sealed says that the announced commit is whole: later forks see it.
+func (b *Branch) Sealed() error {
+	return b.closeList(func(c commitFile) error {
+		return b.store.commits.Replace(c.name, b.store.commits, strings.TrimSuffix(c.name, openSuffix))
+	})
+}
+
+// Withdrawn says that the announced commit did not happen.
+func (b *Branch) Withdrawn() error {
+	return b.closeList(func(c commitFile) error { return b.store.commits.Unlink(c.name) })
+}
+
+func (b *Branch) closeList(do func(commitFile) error) error {
+	return holding(b.store.dir, lockName, func() error {
+		files, err := b.store.commitFiles()
+		if err != nil {
+			return err
+		}
+		for _, c := range files {
+			if c.id == b.ID && c.open {
+				if err := do(c); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Since lists the commits that the fork of b has not seen, b's own left out.
+func (b *Branch) Since() ([]CommitList, error) {
+	s := b.store
+	var lists []CommitList
+	err := holding(s.dir, lockName, func() error {
+		files, err := s.commitFiles()
+		if err != nil {
+			return err
+		}
+		for _, c := range files {
+			if c.number <= b.Commits || c.id == b.ID {
+				continue
+			}
+			data, err := readFile(s.commits, c.name, maxMeta*16)
+			if err != nil {
+				return err
+			}
+			var content struct {
+				Name  string `json:"name"`
+				Paths []text `json:"paths"`
+			}
+			if err := json.Unmarshal(data, &content); err != nil {
+				return fmt.Errorf("read %s/%s: %w", s.commits.Name(), c.name, err)
+			}
+			l := CommitList{Number: c.number, Branch: c.id, Name: content.Name}
+			for _, p := range content.Paths {
+				l.Paths = append(l.Paths, string(p))
+			}
+			lists = append(lists, l)
+		}
+		return nil
+	})
+	return lists, err
+}
+
+// sweepCommits removes the lists that no branch is older than. The last one
+// stays, emptied, as the counter. Under the store's lock.
+func (s *Store) sweepCommits() error {
+	files, err := s.commitFiles()
+	if err != nil {
+		return err
+	}
+	infos, err := s.Branches()
+	if err != nil {
+		return err
+	}
+	oldest, last := ^uint64(0), uint64(0)
+	for _, info := range infos {
+		if info.Err == nil {
+			oldest = min(oldest, info.Commits)
+		} else {
+			oldest = 0 // it may be older than anything
+		}
+	}
+	for _, c := range files {
+		last = max(last, c.number)
+	}
+	for _, c := range files {
+		if c.open {
+			alive, err := s.isAlive(c.id)
+			if err != nil {
+				return err
+			}
+			if alive {
+				continue
+			}
+			// Nobody is left who could say how it ended: it counts as whole.
+			sealed := strings.TrimSuffix(c.name, openSuffix)
+			if err := s.commits.Replace(c.name, s.commits, sealed); err != nil {
+				return err
+			}
+			c.name = sealed
+		}
+		if c.number > oldest {
+			continue
+		}
+		if c.number == last {
+			err = s.shrinkList(c)
+		} else {
+			err = s.commits.Unlink(c.name)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return s.sweepTemporaryIn(s.commits, func(name string) bool { _, ok := parseCommit(name); return ok })
+}
+
+func (s *Store) shrinkList(c commitFile) error {
+	const empty = `{"name":"","paths":[]}`
+	st, err := s.commits.Stat(c.name)
+	if err != nil || st.Size <= int64(len(empty)) {
+		return err
+	}
+	return replaceFile(s.commits, c.name, []byte(empty), false)
+}
+
+// sweepTemporaryIn removes the files of d that are none of ours: temporary
+// ones of writers that were killed. They are written under the store's lock.
+func (s *Store) sweepTemporaryIn(d *sys.Dir, isOurs func(string) bool) error {
+	entries, err := d.Entries()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if !isOurs(e.Name) {
+			errs = append(errs, d.Unlink(e.Name))
+		}
+	}
+	return errors.Join(errs...)
+}

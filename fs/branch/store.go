@@ -1,0 +1,278 @@
+package branch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/sys"
+)
+
+// storeFormat is the version of the store's layout. A reader takes all older
+// ones and refuses newer ones by name.
+const storeFormat = 1
+
+const formatLine = "try store "
+
+// Names in the home store; doc.go draws them.
+const (
+	branchesName = "branches"
+	spareName    = "spare"
+	trashName    = "trash"
+	commitsName  = "commits"
+	groupsName   = "groups"
+	storesName   = "stores"
+	formatName   = "format"
+	lockName     = "lock"
+	metaName     = "meta"
+	journalName  = "journal"
+	spareJournal = "spare.journal"
+)
+
+// Store is an open home store. It may be used by several goroutines.
+type Store struct {
+	dir      *sys.Dir // the home store itself
+	home     place
+	defaults []string // other places where a home store would be looked for
+
+	branches, spare, trash, commits, groups, stores *sys.Dir
+
+	// mu guards further. It is never held while a lock of the store is waited
+	// for.
+	mu      sync.Mutex
+	further map[string]*place // by id; opened and verified
+}
+
+// place is a directory that layers can lie in: the home store or a further one.
+type place struct {
+	id       string // "" for the home store
+	dir      *sys.Dir
+	stat     sys.Stat
+	volatile bool // memory, or cleaned by the system: not for kept branches
+}
+
+// OpenStore opens the home store at path, making it if it is missing, and
+// checks that nobody but the user and root can reach into it. others are the
+// places where a home store would be looked for if path had not been given;
+// they are covered and protected like it.
+func OpenStore(path string, others ...string) (*Store, error) {
+	dir, err := trustedDir(path, true)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s := &Store{dir: dir, defaults: others, further: map[string]*place{}}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir.Name(), err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) open() error {
+	st, err := checkOwn(s.dir)
+	if err != nil {
+		return err
+	}
+	s.home = place{dir: s.dir, stat: st}
+	if err := s.checkFormat(); err != nil {
+		return err
+	}
+	for _, d := range []struct {
+		name string
+		dir  **sys.Dir
+	}{
+		{branchesName, &s.branches}, {spareName, &s.spare}, {trashName, &s.trash},
+		{commitsName, &s.commits}, {groupsName, &s.groups}, {storesName, &s.stores},
+	} {
+		sub, err := s.dir.Sub(d.name)
+		if errors.Is(err, unix.ENOENT) {
+			if err := s.dir.Mkdir(d.name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+				return err
+			}
+			sub, err = s.dir.Sub(d.name)
+		}
+		if err != nil {
+			return err
+		}
+		*d.dir = sub
+	}
+	return nil
+}
+
+// checkFormat reads the format file. A directory without one becomes a store
+// only if it is empty: what is there may be anybody's (H1).
+func (s *Store) checkFormat() error {
+	text, err := readFile(s.dir, formatName, 256)
+	if errors.Is(err, unix.ENOENT) {
+		return s.writeFormat()
+	}
+	if err != nil {
+		return err
+	}
+	number, ok := strings.CutPrefix(strings.TrimSuffix(string(text), "\n"), formatLine)
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 1 {
+		return &Untrusted{Path: s.dir.Name(), Why: "its format file is not a store's"}
+	}
+	if n > storeFormat {
+		return fmt.Errorf("written by a newer try: format %d, this one reads 1–%d", n, storeFormat)
+	}
+	return nil
+}
+
+func (s *Store) writeFormat() error {
+	entries, err := s.dir.Entries()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		// Two first runs may be here at once: one has made its temporary file,
+		// or the directories already.
+		if !strings.HasPrefix(e.Name, formatName) && !slices.Contains([]string{branchesName, spareName, trashName, commitsName, groupsName, storesName}, e.Name) {
+			return &Untrusted{Path: s.dir.Name(), Why: "is no store, and holds " + strconv.Quote(e.Name), Help: "set TRY_STORE to an empty or a new directory"}
+		}
+	}
+	return replaceFile(s.dir, formatName, []byte(formatLine+strconv.Itoa(storeFormat)+"\n"), false)
+}
+
+// Close closes the store's descriptors; branches that are open stay so.
+func (s *Store) Close() error {
+	var errs []error
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.further {
+		errs = append(errs, p.dir.Close())
+	}
+	s.further = nil
+	for _, d := range []*sys.Dir{s.branches, s.spare, s.trash, s.commits, s.groups, s.stores, s.dir} {
+		if d != nil {
+			errs = append(errs, d.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Path is the home store's directory, without symbolic links.
+func (s *Store) Path() string { return s.dir.Name() }
+
+// Places lists every directory that is a store or would be taken for one: the
+// home store, the default places, the further stores. Sessions cover them, and
+// a plan that touches one is refused (H12). Not all of them need exist.
+func (s *Store) Places() ([]string, error) {
+	list := []string{s.Path()}
+	for _, d := range s.defaults {
+		d = filepath.Clean(d)
+		list = append(list, d)
+		if real, err := filepath.EvalSymlinks(d); err == nil {
+			list = append(list, real)
+		}
+	}
+	entries, err := s.entries()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		list = append(list, string(e.Path))
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// Aliases lists every path at which the directory at path can be seen, path
+// itself left out: a file system that is mounted twice shows it twice (H35).
+func Aliases(path string, mounts []sys.Mount) []string {
+	var list []string
+	for _, m := range mounts {
+		inside, ok := relative(path, m.Target)
+		if !ok {
+			continue
+		}
+		at := filepath.Join(m.Root, inside)
+		for _, other := range mounts {
+			if other.Dev != m.Dev {
+				continue
+			}
+			if rest, ok := relative(at, other.Root); ok {
+				list = append(list, filepath.Join(other.Target, rest))
+			}
+		}
+	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	return slices.DeleteFunc(list, func(p string) bool { return p == path })
+}
+
+// relative is path without the directory dir in front; ok if it is dir or
+// lies below it.
+func relative(path, dir string) (string, bool) {
+	if path == dir {
+		return "", true
+	}
+	if dir == "/" {
+		return strings.TrimPrefix(path, "/"), strings.HasPrefix(path, "/")
+	}
+	rest, ok := strings.CutPrefix(path, dir)
+	if !ok || !strings.HasPrefix(rest, "/") {
+		return "", false
+	}
+	return rest[1:], true
+}
+
+// readFile reads a small file of the store's own.
+func readFile(d *sys.Dir, name string, limit int) ([]byte, error) {
+	fd, err := d.OpenFD(name, unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 0, min(limit, 4<<10))
+	for {
+		if len(buf) == cap(buf) {
+			buf = slices.Grow(buf, cap(buf))
+		}
+		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "read", Path: d.Name() + "/" + name, Err: err}
+		}
+		if n == 0 {
+			return buf, nil
+		}
+		if buf = buf[:len(buf)+n]; len(buf) > limit {
+			return nil, &os.PathError{Op: "read", Path: d.Name() + "/" + name, Err: unix.EFBIG}
+		}
+	}
+}
+
+// replaceFile writes a small file of the store's own so that at every moment
+// its name holds the old content or the new; with durable also across a loss
+// of power: content before name, name before return.
+func replaceFile(d *sys.Dir, name string, content []byte, durable bool) error {
+	temporary := name + "." + newID()
+	f, err := d.OpenFile(temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil && durable {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, d.Unlink(temporary))
+	}
+	if err := d.Replace(temporary, d, name); err != nil {
+		return errors.Join(err, d.Unlink(temporary))
+	}
+	if durable {
+		return d.Sync()
+	}
+	return nil
+}
