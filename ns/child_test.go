@@ -1,0 +1,73 @@
+package ns
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestChildCallsNothingElse reads the machine code of the forked child: from
+// its entry on, nothing may be called that allocates, grows a stack, takes a
+// lock or marks a pointer. The linker has checked the depth of the stack.
+func TestChildCallsNothingElse(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("knows the calls of amd64 only")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("go", "tool", "objdump", "-s", `^try/ns\.\(\*child\)\.|^syscall\.RawSyscall6$|^internal/runtime/syscall/linux\.Syscall6$`, exe).Output()
+	if err != nil {
+		t.Skipf("no go tool objdump here: %v", err)
+	}
+	calls := map[string][]string{} // function → what it calls
+	name := ""
+	call := regexp.MustCompile(`\t(?:CALL|JMP) ([^\s]*[a-zA-Z_][^\s]*\(SB\)|[A-Z][A-Z0-9]+)\s*$`)
+	scan := bufio.NewScanner(strings.NewReader(string(out)))
+	scan.Buffer(nil, 1<<20)
+	for scan.Scan() {
+		line := scan.Text()
+		if f, ok := strings.CutPrefix(line, "TEXT "); ok {
+			name = strings.Split(f, "(SB)")[0]
+			calls[name] = nil
+			continue
+		}
+		if m := call.FindStringSubmatch(line); m != nil {
+			calls[name] = append(calls[name], strings.TrimSuffix(m[1], "(SB)"))
+		}
+	}
+	const entry = "try/ns.(*child).clone"
+	if len(calls[entry]) == 0 {
+		t.Fatalf("found no calls of %s in %d functions", entry, len(calls))
+	}
+	seen := map[string]bool{}
+	var visit func(name, from string)
+	visit = func(name, from string) {
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		// What is only reached when an index is out of range is a bug anyway.
+		if strings.HasPrefix(name, "runtime.panic") {
+			return
+		}
+		callees, known := calls[name]
+		if !known {
+			t.Errorf("%s calls %s", from, name)
+		}
+		for _, c := range callees {
+			visit(c, name)
+		}
+	}
+	visit(entry, "")
+	for _, must := range []string{"try/ns.(*child).run", "try/ns.(*child).obey", "try/ns.(*child).name", "try/ns.(*child).become"} {
+		if !seen[must] {
+			t.Errorf("%s is not reached from %s: the reading of the code is wrong", must, entry)
+		}
+	}
+}
