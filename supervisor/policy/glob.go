@@ -1,0 +1,370 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+const (
+	maxGlob         = 4096
+	maxAlternatives = 256 // doublestar tries each combination of {…}
+)
+
+// anchor says what a glob is matched against.
+type anchor uint8
+
+const (
+	absolute anchor = iota // the absolute path
+	rooted                 // the path relative to each root that holds it
+	anywhere               // **/rest: the path relative to the outermost root
+)
+
+// form says how a glob is matched. All but general are compared byte by byte,
+// which is what keeps 100,000 changes cheap, and exact for names that are no
+// UTF-8.
+type form uint8
+
+const (
+	exact   form = iota // lit is the path (absolute), its end (anywhere), or the relative path
+	below               // lit is a directory: it and all below it
+	base                // the last segment matches pattern; starts with lit, ends in tail
+	general             // doublestar, if the path has lit: at its start (absolute, rooted), or anywhere in it
+)
+
+// glob is a compiled pattern.
+type glob struct {
+	text    string
+	where   anchor
+	how     form
+	lit     string
+	tail    string
+	pattern string
+	full    string // of a project's relative glob: the absolute one
+}
+
+// scope is what a glob's start can refer to.
+type scope struct {
+	home string // "" if there is none
+	dir  string // of a project file: what relative globs are relative to; else ""
+}
+
+// compileGlob checks and prepares one glob.
+func compileGlob(text string, s scope) (glob, error) {
+	if err := checkGlob(text); err != nil {
+		return glob{}, err
+	}
+	g := glob{text: text}
+	pattern := text
+	switch {
+	case text == "~" || strings.HasPrefix(text, "~/"):
+		if s.home == "" {
+			return glob{}, errors.New("~ in a glob, but there is no home directory")
+		}
+		pattern = join(quoteMeta(s.home), strings.TrimPrefix(text[1:], "/"))
+	case text[0] == '/':
+	case s.dir != "":
+		pattern = join(quoteMeta(s.dir), text)
+		g.full = pattern
+	case strings.HasPrefix(text, "**/"):
+		g.where = anywhere
+		pattern = text[len("**/"):]
+	default:
+		g.where = rooted
+	}
+	g.prepare(pattern)
+	return g, nil
+}
+
+// join puts rest below dir; dir may be "/".
+func join(dir, rest string) string {
+	if rest == "" {
+		return dir
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + rest
+}
+
+// prepare chooses the cheapest form that says the same as the pattern.
+func (g *glob) prepare(pattern string) {
+	if lit, ok := literal(pattern); ok {
+		g.how, g.lit = exact, lit
+		return
+	}
+	if dir, ok := strings.CutSuffix(pattern, "/**"); ok && dir != "" {
+		if lit, ok := literal(dir); ok {
+			g.how, g.lit = below, lit
+			return
+		}
+	}
+	g.how, g.pattern = general, pattern
+	switch g.where {
+	case anywhere:
+		if !strings.Contains(pattern, "/") {
+			g.how = base
+			g.lit, g.tail = literalEnds(pattern)
+			return
+		}
+		g.pattern = "**/" + pattern
+		g.lit = longestLiteral(pattern)
+	default:
+		g.lit = literalStart(pattern)
+	}
+}
+
+// match says whether the glob matches. offsets are the places in p at which
+// the part relative to a root begins, that of the outermost root first.
+func (g *glob) match(p string, offsets []int) bool {
+	switch g.where {
+	case absolute:
+		switch g.how {
+		case exact:
+			return p == g.lit
+		case below:
+			return under(p, g.lit)
+		default:
+			return strings.HasPrefix(p, g.lit) && doublestar.MatchUnvalidated(g.pattern, p)
+		}
+	case anywhere:
+		if len(offsets) == 0 {
+			return false
+		}
+		return g.matchAnywhere(p, offsets[0])
+	default:
+		return slices.ContainsFunc(offsets, func(o int) bool { return o <= len(p) && g.matchRooted(p[o:]) })
+	}
+}
+
+func (g *glob) matchAnywhere(p string, o int) bool {
+	switch g.how {
+	case exact:
+		return endsIn(p, g.lit) && len(p)-len(g.lit) >= o
+	case below:
+		if endsIn(p, g.lit) && len(p)-len(g.lit) >= o {
+			return true
+		}
+		for from := max(o-1, 0); ; { // the slash before the relative part counts
+			i := strings.Index(p[from:], g.lit)
+			if i < 0 {
+				return false
+			}
+			i += from
+			end := i + len(g.lit)
+			if i >= o && (i == 0 || p[i-1] == '/') && end < len(p) && p[end] == '/' {
+				return true
+			}
+			from = i + 1
+		}
+	case base:
+		i := strings.LastIndexByte(p, '/') + 1
+		if i < o {
+			return false
+		}
+		name := p[i:]
+		return strings.HasPrefix(name, g.lit) && strings.HasSuffix(name, g.tail) &&
+			doublestar.MatchUnvalidated(g.pattern, name)
+	default:
+		return o <= len(p) && strings.Contains(p[o:], g.lit) && doublestar.MatchUnvalidated(g.pattern, p[o:])
+	}
+}
+
+func (g *glob) matchRooted(rel string) bool {
+	switch g.how {
+	case exact:
+		return rel == g.lit
+	case below:
+		return under(rel, g.lit)
+	default:
+		return strings.HasPrefix(rel, g.lit) && doublestar.MatchUnvalidated(g.pattern, rel)
+	}
+}
+
+// place is the longest directory or path that every match of an absolute glob
+// lies at or below; "" for other globs.
+func (g *glob) place() string {
+	if g.where != absolute {
+		return ""
+	}
+	if g.how == exact || g.how == below {
+		return g.lit
+	}
+	return strings.TrimSuffix(g.lit[:strings.LastIndexByte(g.lit, '/')+1], "/")
+}
+
+// under says whether p is dir or lies below it.
+func under(p, dir string) bool {
+	if !strings.HasPrefix(p, dir) {
+		return false
+	}
+	return len(p) == len(dir) || p[len(dir)] == '/' || strings.HasSuffix(dir, "/")
+}
+
+// endsIn says whether the last segments of p are lit.
+func endsIn(p, lit string) bool {
+	return strings.HasSuffix(p, lit) && (len(p) == len(lit) || p[len(p)-len(lit)-1] == '/')
+}
+
+// checkGlob refuses what doublestar cannot read, and what it reads but never
+// matches as its author thinks: paths of changes are clean by construction.
+func checkGlob(text string) error {
+	switch {
+	case text == "":
+		return errors.New("empty glob")
+	case len(text) > maxGlob:
+		return fmt.Errorf("glob of %d bytes; at most %d", len(text), maxGlob)
+	case strings.IndexByte(text, 0) >= 0:
+		return errors.New("glob with a NUL byte")
+	case !doublestar.ValidatePattern(text):
+		return fmt.Errorf("bad glob %q: a bracket or brace is not closed, or it ends in a backslash", text)
+	case strings.Contains(text, "//"):
+		return fmt.Errorf("bad glob %q: empty path segment", text)
+	case text != "/" && strings.HasSuffix(text, "/"):
+		return fmt.Errorf("bad glob %q: ends in a slash; for a directory and all below it write %q", text, strings.TrimRight(text, "/")+"/**")
+	case text[0] == '~' && text != "~" && text[1] != '/':
+		return fmt.Errorf("bad glob %q: only ~/ is known, not ~user (a name that starts with ~ is written \\~)", text)
+	case alternatives(text) > maxAlternatives:
+		return fmt.Errorf("bad glob %q: more than %d combinations of {…}", text, maxAlternatives)
+	}
+	// Commas and braces separate as well: {a,../b}.
+	for _, seg := range strings.FieldsFunc(strings.ReplaceAll(text, `\`, ""), func(r rune) bool {
+		return r == '/' || r == '{' || r == '}' || r == ','
+	}) {
+		if seg == "." || seg == ".." {
+			return fmt.Errorf("bad glob %q: segment %q; paths have none", text, seg)
+		}
+	}
+	for i, seg := range strings.Split(text, "/") {
+		if strings.Contains(seg, "**") && seg != "**" && !strings.Contains(seg, `\*`) {
+			return fmt.Errorf("bad glob %q: ** in segment %d must stand alone, as in a/**/b", text, i+1)
+		}
+	}
+	return nil
+}
+
+// alternatives counts the combinations that the braces of a valid glob stand
+// for, or says maxAlternatives+1 if there are more.
+func alternatives(text string) int {
+	n, _ := sequence(text, 0, false)
+	return n
+}
+
+// sequence counts those of the part that begins at i and ends, inside of
+// braces, at a comma or a closing brace: factors multiply, choices add up.
+func sequence(text string, i int, inside bool) (n, end int) {
+	n = 1
+	for ; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case ',', '}':
+			if inside {
+				return n, i
+			}
+		case '{':
+			sum := 0
+			for i < len(text) && text[i] != '}' {
+				var choice int
+				choice, i = sequence(text, i+1, true)
+				sum = min(sum+choice, maxAlternatives+1)
+			}
+			n = min(n*sum, maxAlternatives+1)
+		}
+	}
+	return n, i
+}
+
+const metaChars = `*?[]{}\`
+
+func quoteMeta(s string) string {
+	if !strings.ContainsAny(s, metaChars) {
+		return s
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		if strings.IndexByte(metaChars, s[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// literal returns the one string that pattern matches, if it has no
+// metacharacters but backslashes.
+func literal(pattern string) (string, bool) {
+	if !strings.ContainsAny(pattern, metaChars) {
+		return pattern, true
+	}
+	lit := literalStart(pattern)
+	return lit, unescaped(pattern) == lit
+}
+
+// literalStart returns what every match of pattern begins with.
+func literalStart(pattern string) string {
+	var b strings.Builder
+	for i := 0; i < len(pattern); i++ {
+		switch c := pattern[i]; c {
+		case '*':
+			// dir/** matches dir as well.
+			if strings.HasPrefix(pattern[i:], "**") {
+				return strings.TrimSuffix(b.String(), "/")
+			}
+			return b.String()
+		case '?', '[', '{':
+			return b.String()
+		case '\\':
+			i++
+			if i < len(pattern) {
+				b.WriteByte(pattern[i])
+			}
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// unescaped removes the backslashes.
+func unescaped(pattern string) string {
+	var b strings.Builder
+	for i := 0; i < len(pattern); i++ {
+		if pattern[i] == '\\' && i+1 < len(pattern) {
+			i++
+		}
+		b.WriteByte(pattern[i])
+	}
+	return b.String()
+}
+
+// literalEnds returns what every match of a one-segment pattern begins and
+// ends with.
+func literalEnds(pattern string) (start, end string) {
+	start = literalStart(pattern)
+	if i := strings.LastIndexAny(pattern, metaChars); i >= 0 && pattern[i] != '\\' {
+		end = pattern[i+1:]
+	}
+	return start, end
+}
+
+// longestLiteral returns a part that every match of pattern contains.
+func longestLiteral(pattern string) string {
+	if strings.Contains(pattern, "{") {
+		return "" // one choice of several, perhaps with slashes
+	}
+	if i := strings.IndexByte(pattern, '['); i >= 0 {
+		pattern = pattern[:i]
+	}
+	// ** may stand for nothing, and then takes a slash with it.
+	pattern = strings.TrimPrefix(strings.TrimSuffix(pattern, "/**"), "**/")
+	best := ""
+	for piece := range strings.SplitSeq(strings.ReplaceAll(pattern, "/**/", "*"), "*") {
+		for lit := range strings.FieldsFuncSeq(piece, func(r rune) bool { return strings.ContainsRune(metaChars, r) }) {
+			if len(lit) > len(best) {
+				best = lit
+			}
+		}
+	}
+	return best
+}
