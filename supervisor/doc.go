@@ -1,0 +1,33 @@
+// Package supervisor runs a command in a branch, from start to settled. It is
+// the Go interface to `try`: cmd/try is one of its callers.
+//
+// # Processes
+//
+// There is no daemon. The supervisor is the process that calls [Run]; it owns
+// the branch (its lock) and the session. Below it runs init (package ns), PID
+// 1 of the session, and below that CMD and what CMD starts. When the caller
+// dies, init ends the session; what stays is an interrupted branch that can be
+// settled later. Behind a run a detached child ([Sweep]) empties the trash.
+//
+// # Life of a session
+//
+//  1. policy and options → what the run may do (plan.go: [prepare])
+//  2. roots (fs/branch), an engine for each (fs/engine), sockets
+//  3. the branch: layers, stamp, lock
+//  4. init sets up the namespaces and starts CMD
+//  5. CMD ends; what it left is ended; only init is left
+//  6. checks, each followed by the same; only init is left
+//  7. changes are planned while the session's view still stands
+//  8. policy, drift, then the fate: said, or asked
+//  9. init exits and is reaped, the mounts go with it
+//  10. commit, abort or keep
+//
+// Nothing of the session runs from step 7 on, so what was shown and checked
+// is what is committed.
+//
+// # Lock order
+//
+// store, group, branch, trash (package branch). The supervisor holds the
+// branch's lock for the whole run and takes the store's commit lock inside it
+// only for steps that cannot wait for anybody: a commit.
+package supervisor

@@ -1,0 +1,318 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+
+	"try/fs/branch"
+	"try/fs/commit"
+	"try/fs/vfs"
+	"try/supervisor/policy"
+)
+
+// Home is the open home store.
+type Home struct {
+	store *branch.Store
+	user  string // home directory, without symbolic links; "" if there is none
+	// recovered is what opening the store had to finish.
+	recovered []Recovery
+}
+
+// OpenHome opens the home store ($TRY_STORE, else $XDG_STATE_HOME/try, else
+// ~/.local/state/try), making it if it is missing, and finishes what a crash
+// left of commits.
+func OpenHome() (*Home, error) {
+	h := &Home{}
+	if home := homeDir(); home != "" {
+		real, err := filepath.EvalSymlinks(home)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("resolve HOME: %w", err)
+		}
+		h.user = real
+	}
+	path, others := h.storePaths()
+	if path == "" {
+		return nil, withHint(errors.New("no place for the store: neither TRY_STORE nor HOME is set"), "set TRY_STORE to a directory of your own")
+	}
+	var err error
+	if h.store, err = branch.OpenStore(path, others...); err != nil {
+		return nil, err
+	}
+	if h.recovered, err = h.recover(); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+// Close closes the store.
+func (h *Home) Close() error { return h.store.Close() }
+
+// homeDir is HOME, or what the user database says.
+func homeDir() string {
+	if home := os.Getenv("HOME"); home != "" {
+		return filepath.Clean(home)
+	}
+	if u, err := user.Current(); err == nil {
+		return u.HomeDir
+	}
+	return ""
+}
+
+// storePaths says where the home store is, and where it would be looked for
+// if the environment said nothing.
+func (h *Home) storePaths() (path string, others []string) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		others = append(others, filepath.Join(dir, "try"))
+	}
+	if home := homeDir(); home != "" {
+		others = append(others, filepath.Join(home, ".local/state/try"))
+	}
+	if dir := os.Getenv("TRY_STORE"); dir != "" {
+		return dir, others
+	}
+	if len(others) == 0 {
+		return "", nil
+	}
+	return others[0], others[1:]
+}
+
+// places says where policies are looked for from the working directory dir.
+func (h *Home) places(dir string) (policy.Places, error) {
+	protected, err := h.store.Places()
+	if err != nil {
+		return policy.Places{}, err
+	}
+	p := policy.Places{
+		Home: h.user, Config: os.Getenv("XDG_CONFIG_HOME"),
+		Protected: protected, StartUp: policy.StartUpFiles(os.Getenv),
+		Trust: policy.NewTrust(filepath.Join(h.store.Path(), "trust")),
+	}
+	if p.Cwd, err = filepath.EvalSymlinks(dir); err != nil {
+		return p, fmt.Errorf("resolve the working directory: %w", err)
+	}
+	if exe, err := os.Executable(); err == nil {
+		p.Executable = exe
+	}
+	return p, nil
+}
+
+// Places says where policies are looked for from the working directory.
+func (h *Home) Places() (policy.Places, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return policy.Places{}, fmt.Errorf("find the working directory: %w", err)
+	}
+	return h.places(dir)
+}
+
+// Store is the path of the home store.
+func (h *Home) Store() string { return h.store.Path() }
+
+// Branches lists all branches, the newest first.
+func (h *Home) Branches() ([]branch.Info, error) {
+	list, err := h.store.Branches()
+	if err != nil {
+		return nil, err
+	}
+	sortNewest(list)
+	return list, nil
+}
+
+// UnknownBranchError says that there is no such branch.
+type UnknownBranchError struct {
+	Name string // empty: none of this directory
+	Dir  string
+}
+
+func (e *UnknownBranchError) Error() string {
+	if e.Name == "" {
+		return "no kept branch of " + e.Dir
+	}
+	return fmt.Sprintf("no branch named %q", e.Name)
+}
+
+// Hint says where to look.
+func (e *UnknownBranchError) Hint() string { return "try branches lists what there is" }
+
+// Pick finds the branch that name means: that name, or for "" the only or
+// newest settleable branch of the working directory.
+func (h *Home) Pick(name string) (string, error) {
+	list, err := h.Branches()
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the working directory: %w", err)
+	}
+	for _, b := range list {
+		if name != "" && b.Name == name {
+			return name, nil
+		}
+		if name == "" && b.Err == nil && b.Dir == dir && b.State != branch.Running && !b.Foreign {
+			return b.Name, nil
+		}
+	}
+	return "", &UnknownBranchError{name, dir}
+}
+
+// open takes a branch that no session holds.
+func (h *Home) open(name string) (*branch.Branch, error) {
+	b, err := h.store.Open(name)
+	if errors.Is(err, branch.ErrLocked) {
+		return nil, withHint(fmt.Errorf("branch %s is in use by another try", name), "wait for it to end, or end it")
+	}
+	return b, err
+}
+
+// Abort drops a branch.
+func (h *Home) Abort(name string, ui UI) (*Result, error) {
+	b, err := h.open(name)
+	if err != nil {
+		return nil, err
+	}
+	r := resultOf(b)
+	if b.State == branch.Running { // its supervisor died between two writes
+		b.State = branch.Interrupted
+	}
+	r.Settled, r.Reason = Aborted, "asked"
+	if err := errors.Join(b.SetState(branch.Aborted), b.Discard()); err != nil {
+		r.Settled, r.Err = Kept, err
+		return r, nil
+	}
+	ui.Event(Event{Kind: "settled", Result: r})
+	return r, h.tidy()
+}
+
+// String says it in one line.
+func (r Recovery) String() string {
+	switch {
+	case r.Err != nil:
+		return fmt.Sprintf("the commit of branch %s, which a crash had left, cannot be decided: %v", cmp.Or(r.Branch, r.ID), r.Err)
+	case r.Outcome == commit.Committed:
+		return fmt.Sprintf("the commit of branch %s, which a crash had left, was finished", r.Branch)
+	case len(r.Conflicts) > 0:
+		return fmt.Sprintf("the commit of branch %s, which a crash had left, was taken back: %s", r.Branch, r.Conflicts[0])
+	}
+	return fmt.Sprintf("the commit of branch %s, which a crash had left, was taken back", r.Branch)
+}
+
+// Recovery is what became of one interrupted commit.
+type Recovery struct {
+	Branch, ID string
+	Outcome    commit.Outcome
+	Conflicts  []commit.Conflict // why it was rolled back
+	Err        error             // it could not be decided; nothing more was touched
+}
+
+// Recovered is what became, when the store was opened, of commits that a crash
+// had left.
+func (h *Home) Recovered() []Recovery { return h.recovered }
+
+// recover finishes or rolls back each commit that a crash left. It returns
+// what it did, and an error only if the store cannot be read.
+func (h *Home) recover() ([]Recovery, error) {
+	pending, err := h.store.Pending()
+	if err != nil {
+		return nil, err
+	}
+	var list []Recovery
+	for _, id := range pending {
+		r, ok, err := h.recoverOne(id)
+		if err != nil {
+			return list, err
+		}
+		if ok {
+			list = append(list, r)
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return list, h.tidy()
+}
+
+// recoverOne decides one commit. A branch that is held is being committed at
+// this moment, and one that is gone has been decided.
+func (h *Home) recoverOne(id string) (r Recovery, ok bool, err error) {
+	r.ID = id
+	b, err := h.store.Open(id)
+	if errors.Is(err, branch.ErrLocked) || errors.Is(err, branch.ErrUnknown) || errors.Is(err, branch.ErrForeign) {
+		return r, false, nil
+	}
+	if err != nil {
+		r.Err = err
+		return r, true, nil
+	}
+	lock, err := h.store.LockCommits(context.Background(), "try recover", nil)
+	if err != nil {
+		return r, false, errors.Join(err, b.Close())
+	}
+	defer lock.Unlock()
+	r.Branch = b.Name
+	if r.Err = verifyJournal(b); r.Err != nil {
+		r.Err = errors.Join(r.Err, b.Close())
+		return r, true, nil
+	}
+	r.Outcome, r.Err = commit.Recover(vfs.Disk(), b.Path())
+	var c *commit.ConflictError
+	if errors.As(r.Err, &c) {
+		r.Conflicts, r.Err = c.Conflicts, nil
+	}
+	switch {
+	case r.Err != nil:
+		r.Err = errors.Join(r.Err, b.Close())
+	case r.Outcome == commit.Committed:
+		r.Err = errors.Join(b.RaiseEpoch(), b.Sealed(), b.SetState(branch.Committed), b.Discard())
+	default:
+		r.Err = errors.Join(b.Withdrawn(), b.ForgetJournal(), b.Keep(context.Background()), b.Close())
+	}
+	return r, true, nil
+}
+
+// verifyJournal says that the journal is of this very branch (H1).
+func verifyJournal(b *branch.Branch) error {
+	info, err := commit.Inspect(b.Path())
+	if err != nil || info == nil {
+		return err
+	}
+	if info.Branch != b.ID {
+		return fmt.Errorf("recover %s: its journal is of branch %s", b.Name, info.Branch)
+	}
+	for _, root := range info.Roots {
+		known := false
+		for i := range b.Roots {
+			known = known || b.Roots[i].Path == root
+		}
+		if !known {
+			return fmt.Errorf("recover %s: its journal names %s, which is no root of the branch", b.Name, root)
+		}
+	}
+	return nil
+}
+
+// resultOf says of a branch what its metadata know.
+func resultOf(b *branch.Branch) *Result {
+	r := &Result{
+		Branch: b.Name, ID: b.ID, Command: b.Command, Dir: b.Dir, Engine: b.Engine,
+		Started: b.Created, Names: map[string][]string{},
+	}
+	for i := range b.Roots {
+		r.Names[b.Roots[i].Path] = b.Roots[i].Names
+	}
+	return r
+}
+
+// shortened is path with HOME as ~, for messages.
+func (h *Home) shortened(path string) string {
+	if rest, ok := strings.CutPrefix(path, h.user+"/"); ok && h.user != "" {
+		return "~/" + rest
+	}
+	return path
+}

@@ -1,0 +1,157 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"try/fs/branch"
+	"try/fs/commit"
+	"try/fs/sys"
+	"try/supervisor/policy"
+)
+
+func openDir(path string) (*sys.Dir, error) { return sys.OpenDir(path) }
+
+func sortNewest(list []branch.Info) {
+	slices.SortStableFunc(list, func(a, b branch.Info) int { return b.Created.Compare(a.Created) })
+}
+
+// kept is a branch that is settled later, without a session.
+type kept struct {
+	committer
+	opened []*sys.Dir
+}
+
+// openKept opens a branch and plans its commit.
+func (h *Home) openKept(ctx context.Context, name string, ui UI) (*kept, error) {
+	b, err := h.open(name)
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{committer: committer{home: h, b: b, res: resultOf(b), ui: ui}}
+	k.res.Plan, k.opened, err = makePlan(ctx, b)
+	if err != nil {
+		return nil, errors.Join(err, k.close())
+	}
+	k.res.Warnings = append(k.res.Warnings, k.res.Plan.Warnings...)
+	if k.mounts, err = sys.Mounts(); err != nil {
+		return nil, errors.Join(err, k.close())
+	}
+	return k, nil
+}
+
+func (k *kept) close() error {
+	var errs []error
+	for _, d := range k.opened {
+		errs = append(errs, d.Close())
+	}
+	k.opened = nil
+	return errors.Join(append(errs, k.b.Close())...)
+}
+
+// Changes says what a commit of the branch would do, until f returns. The
+// result's directories are open only that long.
+func (h *Home) Changes(ctx context.Context, name string, ui UI, f func(*Result) error) error {
+	k, err := h.openKept(ctx, name, ui)
+	if err != nil {
+		return err
+	}
+	k.res.Settled, k.res.Reason = Kept, k.b.State.String()
+	return errors.Join(f(k.res), k.close())
+}
+
+// CommitOptions is how a kept branch is committed.
+type CommitOptions struct {
+	Allow   []string // globs that answer the policy's "ask"
+	Damaged bool     // commit a branch that was never synced and is of another boot
+}
+
+// Commit commits a kept branch. It puts no question but those of the policy.
+func (h *Home) Commit(ctx context.Context, name string, o CommitOptions, ui UI) (*Result, error) {
+	sig := catch()
+	defer sig.release()
+	k, err := h.openKept(ctx, name, ui)
+	if err != nil {
+		return nil, err
+	}
+	r := k.res
+	if err := k.settle(ctx, o); err != nil {
+		r.Err = err
+		r.Settled, r.Reason = Kept, err.Error()
+	}
+	if err := k.close(); err != nil && r.Err == nil {
+		r.Err = err
+	}
+	ui.Event(Event{Kind: "settled", Result: r})
+	return r, h.tidy()
+}
+
+func (k *kept) settle(ctx context.Context, o CommitOptions) error {
+	switch k.b.State {
+	case branch.Damaged:
+		if !o.Damaged {
+			return withHint(fmt.Errorf("branch %s was interrupted by a crash of the machine and may have holes", k.b.Name),
+				"look at it with \"try changes %s\"; commit it all the same with --damaged", k.b.Name)
+		}
+		if err := k.b.Keep(ctx); err != nil {
+			return err
+		}
+	case branch.Running:
+		k.b.State = branch.Interrupted
+	}
+	start, err := policy.Restore([]byte(k.b.Policy))
+	if err != nil {
+		return err
+	}
+	places, err := k.home.places(k.b.Dir)
+	if err != nil {
+		places, err = k.home.places(k.home.user) // the directory is gone: its project's policy with it
+	}
+	if err != nil {
+		return err
+	}
+	places.Cwd = "" // the project's file counted at the start (H23)
+	now, _, err := policy.Load(places)
+	if err != nil {
+		return err
+	}
+	if err := k.judge(policy.Join(start, now), o.Allow); err != nil {
+		return err
+	}
+	if k.roots, err = commitRoots(k.b, k.mounts, k.res.Plan); err != nil {
+		return err
+	}
+	if len(k.res.Asks) > 0 && len(k.res.Denied) == 0 && k.ui.CanAsk() {
+		answer, err := k.ui.Ask(k.res)
+		if err != nil {
+			return err
+		}
+		switch answer {
+		case Commit:
+			k.answered = true
+		case Abort:
+			k.res.Settled, k.res.Reason = Aborted, "asked"
+			return errors.Join(k.b.SetState(branch.Aborted), k.b.Discard())
+		default:
+			k.res.Settled, k.res.Reason = Kept, "asked"
+			return nil
+		}
+	}
+	if err := k.refusal(); err != nil {
+		return err
+	}
+	if k.res.Plan.Empty() {
+		k.res.Settled, k.res.Reason = Unchanged, "nothing changed"
+		return k.b.Discard()
+	}
+	if err := k.commit(ctx); err != nil {
+		if conflict, ok := errors.AsType[*commit.ConflictError](err); ok {
+			k.res.Conflicts = conflict.Conflicts
+		}
+		return err
+	}
+	k.res.Settled, k.res.Reason = Committed, "asked"
+	return k.b.Discard()
+}

@@ -1,0 +1,351 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/branch"
+	"try/fs/engine"
+	"try/fs/overlay"
+	"try/fs/sys"
+	"try/ns"
+	"try/supervisor/policy"
+	"try/supervisor/sockets"
+)
+
+// Marker is the file by which a session knows itself.
+const Marker = "/dev/try"
+
+// ErrNested says that `try` was started inside a session.
+var ErrNested = errors.New("already inside a branch: a branch within a branch is not supported yet")
+
+// setup is all that is known of a run before it has a branch.
+type setup struct {
+	opts     Options
+	home     *Home
+	dir      string // the working directory as the caller names it
+	policy   *policy.Policy
+	settings policy.Settings
+	places   policy.Places
+	snapshot []byte
+	mounts   []sys.Mount
+	coverage *branch.Coverage
+	engine   engine.Engine
+	stores   []string
+	sockets  *sockets.Choice
+	covers   []string
+	warnings []string
+}
+
+// prepare reads the policy from the base and decides what the session will be
+// made of. It changes nothing but the store's own directories.
+func prepare(o Options) (*setup, error) {
+	if _, err := os.Lstat(Marker); err == nil {
+		return nil, withHint(ErrNested, "run the command as it is: the branch around it captures what it writes")
+	}
+	s := &setup{opts: o}
+	var err error
+	if s.dir, err = os.Getwd(); err != nil {
+		return nil, fmt.Errorf("find the working directory: %w", err)
+	}
+	if s.home, err = OpenHome(); err != nil {
+		return nil, err
+	}
+	for _, r := range s.home.recovered {
+		s.warnings = append(s.warnings, r.String())
+	}
+	if err := s.readPolicy(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	if err := s.cover(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *setup) close() error { return s.home.Close() }
+
+// readPolicy loads the policy and lets it fill in what the options leave open.
+func (s *setup) readPolicy() error {
+	places, err := s.home.places(s.dir)
+	if err != nil {
+		return err
+	}
+	places.File, places.None = s.opts.PolicyFile, s.opts.NoPolicy
+	s.places, s.stores = places, places.Protected
+	p, warnings, err := policy.Load(places)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		s.warnings = append(s.warnings, w.String())
+	}
+	s.policy, s.settings = p, p.Settings()
+	if s.snapshot, err = p.Snapshot(); err != nil {
+		return fmt.Errorf("store the policy: %w", err)
+	}
+	return s.merge()
+}
+
+// merge puts the policy's [settle], [limits] and [session] under the options.
+func (s *setup) merge() error {
+	o, set := &s.opts, &s.settings
+	text := func(into *string, from, otherwise string) {
+		if *into == "" {
+			*into = from
+		}
+		if *into == "" {
+			*into = otherwise
+		}
+	}
+	text(&o.Scope, set.Scope, "user")
+	text(&o.Net, set.Net, "host")
+	text(&o.Engine, set.Engine, "auto")
+	if set.Net == "none" {
+		o.Net = "none" // what a policy closes no flag opens
+	}
+	fate := func(into *Fate, from string) error {
+		if *into != 0 || from == "" {
+			return nil
+		}
+		return into.UnmarshalText([]byte(from))
+	}
+	if err := errors.Join(fate(&o.OnSuccess, set.OnSuccess), fate(&o.OnFailure, set.OnFailure)); err != nil {
+		return err
+	}
+	if o.Grace == nil {
+		grace := defaultGrace
+		if set.GraceSet {
+			grace = set.Grace
+		}
+		o.Grace = &grace
+	}
+	if t := time.Duration(set.Timeout.Max); set.Timeout.Set && (o.Timeout == 0 || t < o.Timeout) {
+		o.Timeout = t
+	}
+	o.Checks = append(append([]string(nil), o.Checks...), set.Checks...)
+	o.Roots = append(append([]string(nil), o.Roots...), set.Roots...)
+	o.Cover = append(append([]string(nil), o.Cover...), set.Cover...)
+	o.AllowWrite = append(append([]string(nil), o.AllowWrite...), set.AllowWrite...)
+	o.Deny = append(append([]string(nil), o.Deny...), set.Deny...)
+	o.Sockets = append(append([]string(nil), o.Sockets...), set.Sockets...)
+	return nil
+}
+
+// cover decides which directories are captured and by what, and what is hidden.
+func (s *setup) cover() error {
+	var err error
+	if s.mounts, err = sys.Mounts(); err != nil {
+		return err
+	}
+	switch s.opts.Engine {
+	case "auto", "overlay":
+		s.engine = overlay.Overlay{}
+	default:
+		return withHint(fmt.Errorf("engine %s: not built in", s.opts.Engine), "use --engine overlay, or leave it to auto")
+	}
+	var scope branch.Scope
+	if err := scope.UnmarshalText([]byte(s.opts.Scope)); err != nil {
+		return err
+	}
+	s.coverage, err = branch.Roots(branch.CoverageOptions{
+		Scope: scope, Dir: s.places.Cwd, Home: s.places.Home,
+		Roots: absolute(s.dir, s.opts.Roots), Cover: absolute(s.dir, s.opts.Cover),
+		Engine: s.engine, Mounts: s.mounts, Stores: s.stores,
+	})
+	if err != nil {
+		return err
+	}
+	s.warnings = append(s.warnings, s.coverage.Notes...)
+	if err := s.deny(); err != nil {
+		return err
+	}
+	return s.chooseSockets()
+}
+
+// chooseSockets decides which sockets of the base the session may reach.
+func (s *setup) chooseSockets() error {
+	hidden := append([]string(nil), s.coverage.Private...)
+	for _, r := range s.coverage.Roots {
+		hidden = append(hidden, r.Path)
+	}
+	var err error
+	s.sockets, err = sockets.Choose(sockets.Request{
+		Environ: os.Environ(), Home: s.home.user, User: os.Getenv("USER"), UID: os.Geteuid(), Root: sys.Root(),
+		Hidden: hidden, Through: absolute(s.dir, s.opts.AllowWrite), Named: s.opts.Sockets,
+	})
+	if err != nil {
+		return err
+	}
+	s.covers = append(s.covers, s.sockets.Cover...)
+	s.warnings = append(s.warnings, s.sockets.Warnings...)
+	return nil
+}
+
+// environment is the caller's, less what leads to sockets that do not pass.
+func (s *setup) environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return slices.Contains(s.sockets.Unset, name)
+	})
+}
+
+// doors names what was let through on purpose.
+func (s *setup) doors() []string {
+	var list []string
+	for _, n := range s.sockets.Named {
+		list = append(list, strings.TrimSpace(n.What+" "+n.Path)+" (--socket)")
+	}
+	for _, path := range absolute(s.dir, s.opts.AllowWrite) {
+		list = append(list, path+" (--allow-write)")
+	}
+	return list
+}
+
+// deny lists what was denied.
+func (s *setup) deny() error {
+	for _, path := range absolute(s.dir, s.opts.Deny) {
+		real, err := filepath.EvalSymlinks(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // nothing to hide
+		}
+		if err != nil {
+			return fmt.Errorf("--deny %s: %w", path, err)
+		}
+		s.covers = append(s.covers, s.shown(real)...)
+	}
+	return nil
+}
+
+// shown lists the names at which a path shows, its own first (H35).
+func (s *setup) shown(path string) []string {
+	return slices.DeleteFunc(append([]string{path}, branch.Aliases(path, s.mounts)...), func(p string) bool {
+		_, err := os.Lstat(p)
+		return err != nil
+	})
+}
+
+// spec is the session of branch b.
+func (s *setup) spec(b *branch.Branch) (*ns.Spec, error) {
+	// Only now is every store known that the branch's layers lie in (H12).
+	stores, err := s.home.store.Places()
+	if err != nil {
+		return nil, err
+	}
+	covers := slices.Clone(s.covers)
+	for _, store := range stores {
+		covers = append(covers, s.shown(store)...)
+	}
+	slices.Sort(covers)
+	spec := &ns.Spec{
+		Env: s.environment(), Dir: s.dir,
+		Root: sys.Root(), UID: os.Geteuid(), GID: os.Getegid(),
+		Private: s.coverage.Private, AllowWrite: absolute(s.dir, s.opts.AllowWrite),
+		Covers: slices.Compact(covers), Sockets: s.sockets.Pass, Marker: b.Name + "\n",
+		NetNone:   s.opts.Net == "none",
+		Processes: int(s.settings.Processes.Max),
+		Terminal:  s.terminal(),
+	}
+	for i := range b.Roots {
+		m, err := b.Mount(i)
+		if err != nil {
+			return nil, err
+		}
+		spec.Overlays = append(spec.Overlays, ns.Overlay{
+			Target: m.Target, Lower: m.Lower, Upper: m.Upper, Work: m.Work,
+			NoExec: m.NoExec, NoSuid: m.NoSuid, NoDev: m.NoDev,
+		})
+	}
+	spec.Programs = []ns.Program{{Argv: b.Command}}
+	for _, check := range s.opts.Checks {
+		spec.Programs = append(spec.Programs, ns.Program{Argv: []string{"sh", "-c", check}})
+	}
+	if s.opts.StdoutToStderr {
+		for i := range spec.Programs {
+			spec.Programs[i].Stdio[1] = os.Stderr
+		}
+	}
+	if spec.Files, err = sshConfig(); err != nil {
+		return nil, err
+	}
+	for _, path := range s.sockets.Copies {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("copy what a covered directory holds: %w", err)
+		}
+		spec.Files = append(spec.Files, ns.File{Path: path, Content: content, Mode: 0o444})
+	}
+	return spec, nil
+}
+
+// terminal says whether the session has one of its own.
+func (s *setup) terminal() bool {
+	switch s.opts.Terminal {
+	case ForceTerminal:
+		return true
+	case NoTerminal:
+		return false
+	default:
+		return !s.opts.StdoutToStderr && isTerminal(0) && isTerminal(1)
+	}
+}
+
+func isTerminal(fd int) bool {
+	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	return err == nil
+}
+
+// shell is what `try` without a command runs.
+func shell() string {
+	if sh := os.Getenv("SHELL"); sh != "" {
+		return sh
+	}
+	return "/bin/sh"
+}
+
+// sshConfig copies the system's ssh configuration snippets, which OpenSSH
+// refuses when their owner is not mapped (DESIGN §11).
+func sshConfig() ([]ns.File, error) {
+	const dir = "/etc/ssh/ssh_config.d"
+	if sys.Root() {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil // not there, or not ours to read: then not ssh's either
+	}
+	var files []ns.File
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if filepath.Ext(path) != ".conf" {
+			continue
+		}
+		content, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrPermission) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("copy the ssh configuration: %w", err)
+		}
+		files = append(files, ns.File{Path: path, Content: content, Mode: 0o444})
+	}
+	return files, nil
+}
+
+// absolute joins relative paths to dir.
+func absolute(dir string, paths []string) []string {
+	list := make([]string, len(paths))
+	for i, p := range paths {
+		if list[i] = filepath.Clean(p); !filepath.IsAbs(p) {
+			list[i] = filepath.Join(dir, p)
+		}
+	}
+	return list
+}

@@ -1,0 +1,128 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Run runs a command in a branch and settles it. An error says that there was
+// no session: nothing ran and nothing is left. What failed after CMD was
+// started is in Result.Err.
+func Run(ctx context.Context, o Options, ui UI) (*Result, error) {
+	sig := catch()
+	defer sig.release()
+	set, err := prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	defer set.close()
+	for _, w := range set.warnings {
+		ui.Warn(w)
+	}
+	s, err := set.open(ui, sig.c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.discard(), set.home.tidy())
+	}
+	if err := s.finish(ctx); err != nil {
+		s.fail(err)
+	}
+	if err := s.close(); err != nil && s.res.Err == nil {
+		s.res.Err = err
+	}
+	ui.Event(Event{Kind: "settled", Result: s.res})
+	return s.res, set.home.tidy()
+}
+
+// finish is a session's life from CMD's start to settled.
+func (s *session) finish(ctx context.Context) error {
+	if err := s.run(ctx); err != nil {
+		return err
+	}
+	fate, reason := s.fate()
+	var failed error
+	if fate == Commit || fate == Ask {
+		failed = s.check(ctx)
+		if c, ok := errors.AsType[*CheckError](failed); ok && s.set.opts.OnFailure == Abort {
+			fate, reason = Abort, c.Error()
+		}
+	}
+	if err := s.plan(ctx); err != nil {
+		return errors.Join(failed, err)
+	}
+	if failed != nil {
+		s.res.Err = failed
+	}
+	switch {
+	case fate == Abort:
+		return s.abort(reason)
+	case failed != nil:
+		return s.keep(ctx, failed.Error())
+	}
+	if err := s.judge(); err != nil {
+		return err
+	}
+	return s.settle(ctx, fate, reason)
+}
+
+// fate says what is to become of the branch, before anything is known of its
+// changes: what was asked for, else the default.
+func (s *session) fate() (Fate, string) {
+	o := &s.set.opts
+	said, reason := o.OnFailure, fmt.Sprintf("exit status %d", s.res.ExitCode)
+	if s.res.ExitCode == 0 {
+		said = o.OnSuccess
+	}
+	switch {
+	case o.OnFailure != 0 && o.OnFailure == o.OnSuccess:
+		reason = "--" + said.String() // whatever became of CMD
+	case s.res.TimedOut:
+		reason = "timed out"
+	case s.res.Signal != "":
+		reason = s.res.Signal
+	}
+	if said == 0 {
+		switch {
+		case s.ui.CanAsk():
+			said = Ask
+		case s.res.ExitCode == 0:
+			said = Commit
+		default:
+			said = Abort
+		}
+	}
+	if said == Ask {
+		if s.interrupted {
+			return Keep, "interrupted"
+		}
+		if !s.ui.CanAsk() {
+			s.warn("there is no terminal to ask on: the branch is kept")
+			return Keep, "no terminal to ask on"
+		}
+	}
+	return said, reason
+}
+
+// fail notes an error after which nothing can be settled: the branch is kept
+// as it is.
+func (s *session) fail(err error) {
+	s.res.Err = err
+	if s.res.Settled == "" {
+		s.res.Settled, s.res.Reason = Kept, err.Error()
+	}
+}
+
+// discard drops the branch.
+func (s *session) discard() error {
+	if err := s.over(); err != nil {
+		return err
+	}
+	for _, d := range s.opened {
+		d.Close() // O_PATH: nothing was written through it
+	}
+	s.opened = nil
+	return s.b.Discard()
+}

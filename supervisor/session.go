@@ -1,0 +1,310 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/branch"
+	"try/fs/changes"
+	"try/fs/sys"
+	"try/ns"
+)
+
+const defaultGrace = 2 * time.Second
+
+// session is one run of a command in a branch.
+type session struct {
+	set *setup
+	ui  UI
+	sig <-chan os.Signal
+	b   *branch.Branch
+	ns  *ns.Session // nil once it is over
+	res *Result
+	c   *committer // once the policy was asked
+
+	prepare     func(*ns.Spec) // the last word on what init gets; may be nil
+	opened      []*sys.Dir     // of the plan
+	interrupted bool           // TERM or HUP: nothing is asked any more
+}
+
+// creation is what a branch of this run is made of.
+func (s *setup) creation(argv []string) branch.CreateOptions {
+	return branch.CreateOptions{
+		Name: s.opts.Branch, Engine: s.engine, Roots: s.coverage.Roots, Mounts: s.mounts,
+		Runtime: os.Getenv("XDG_RUNTIME_DIR"), Command: argv, Dir: s.dir,
+		Scope: s.opts.Scope, Policy: string(s.snapshot),
+	}
+}
+
+// open makes the branch of a single run.
+func (s *setup) open(ui UI, sig <-chan os.Signal) (*session, error) {
+	argv := s.opts.Argv
+	if len(argv) == 0 {
+		argv = []string{shell()}
+	}
+	b, err := s.home.store.Create(s.creation(argv))
+	if err != nil {
+		return nil, err
+	}
+	return s.session(b, ui, sig), nil
+}
+
+// session is the session of branch b.
+func (s *setup) session(b *branch.Branch, ui UI, sig <-chan os.Signal) *session {
+	res := resultOf(b)
+	res.Warnings = append(res.Warnings, s.warnings...)
+	res.Passed = append(res.Passed, s.doors()...)
+	return &session{set: s, ui: ui, sig: sig, b: b, res: res}
+}
+
+// start sets the session up and starts CMD.
+func (s *session) start(ctx context.Context) error {
+	spec, err := s.set.spec(s.b)
+	if err != nil {
+		return err
+	}
+	if s.prepare != nil {
+		s.prepare(spec)
+	}
+	if err := s.b.WaitStamp(ctx); err != nil {
+		return err
+	}
+	s.ui.Event(Event{Kind: "branch", Result: s.res})
+	s.res.Started = time.Now()
+	if s.ns, err = ns.Start(spec); err != nil {
+		return err
+	}
+	for _, w := range s.ns.Warnings() {
+		s.warn(w)
+	}
+	s.ui.Event(Event{Kind: "started", Result: s.res, PID: s.ns.PID()})
+	return nil
+}
+
+func (s *session) warn(message string) {
+	s.res.Warnings = append(s.res.Warnings, message)
+	s.ui.Warn(message)
+}
+
+// run runs CMD and the checks to their ends, and ends what they left. Then
+// init is the only process of the session.
+func (s *session) run(ctx context.Context) error {
+	exit, err := s.wait(ctx, s.set.opts.Timeout)
+	if err != nil {
+		return err
+	}
+	s.res.Duration = time.Since(s.res.Started)
+	s.res.ExitCode = exit.Code
+	if exit.Signal != 0 {
+		s.res.Signal = unix.SignalName(exit.Signal)
+	}
+	if exit.Exec != 0 {
+		s.res.NotRun = fmt.Errorf("run %s: %w", s.b.Command[0], exit.Exec)
+	}
+	if s.res.TimedOut {
+		s.res.ExitCode = statusTimeout
+	}
+	s.ui.Event(Event{Kind: "exited", Result: s.res})
+	if exit.Left && s.set.opts.Wait && !s.interrupted && !s.res.TimedOut {
+		if err := s.linger(ctx); err != nil {
+			return err
+		}
+	}
+	return s.end(ctx)
+}
+
+// statusTimeout is the exit status when --timeout ended CMD.
+const statusTimeout = 124
+
+// end ends what is left of the session's processes.
+func (s *session) end(ctx context.Context) error {
+	killed, err := s.ns.End(ctx, *s.set.opts.Grace)
+	s.res.Killed = append(s.res.Killed, killed...)
+	return err
+}
+
+// linger waits for what CMD left, as long as nobody asks for an end.
+func (s *session) linger(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.ns.Linger(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case sig := <-s.sig:
+			switch sig {
+			case unix.SIGTERM, unix.SIGHUP:
+				s.interrupted = true
+				fallthrough
+			case unix.SIGINT:
+				cancel()
+				if err := <-done; !errors.Is(err, context.Canceled) {
+					return err
+				}
+				return nil
+			}
+		}
+	}
+}
+
+// wait passes signals on until the running program has ended. What is asked to
+// end and does not is killed after the grace.
+func (s *session) wait(ctx context.Context, timeout time.Duration) (ns.Exit, error) {
+	type ended struct {
+		exit ns.Exit
+		err  error
+	}
+	done := make(chan ended, 1)
+	go func() {
+		e, err := s.ns.Wait(ctx)
+		done <- ended{e, err}
+	}()
+	var expired, kill <-chan time.Time
+	if timeout > 0 {
+		expired = time.After(timeout)
+	}
+	terminate := func() {
+		s.pass(unix.SIGTERM)
+		kill = time.After(*s.set.opts.Grace)
+	}
+	var lastInt time.Time
+	for {
+		select {
+		case e := <-done:
+			return e.exit, e.err
+		case <-expired:
+			s.res.TimedOut = true
+			terminate()
+		case <-kill:
+			s.pass(unix.SIGKILL)
+		case sig := <-s.sig:
+			switch n := sig.(unix.Signal); n {
+			case unix.SIGPIPE:
+			case unix.SIGTERM, unix.SIGHUP:
+				s.interrupted = true
+				s.pass(n)
+				kill = time.After(*s.set.opts.Grace)
+			case unix.SIGINT:
+				if !lastInt.IsZero() && time.Since(lastInt) < *s.set.opts.Grace {
+					s.pass(unix.SIGKILL)
+				}
+				lastInt = time.Now()
+				s.pass(n)
+			default:
+				s.pass(n)
+			}
+		}
+	}
+}
+
+// pass gives CMD a signal. That init cannot be asked any more is heard by Wait.
+func (s *session) pass(sig unix.Signal) { _ = s.ns.Signal(sig) }
+
+// CheckError says that a check did not pass.
+type CheckError struct {
+	Check  string
+	Status int
+}
+
+func (e *CheckError) Error() string {
+	return fmt.Sprintf("check %q ended with status %d", e.Check, e.Status)
+}
+
+// check runs the checks, each followed by the end of all that it left.
+func (s *session) check(ctx context.Context) error {
+	for i, check := range s.set.opts.Checks {
+		if s.interrupted {
+			return &CheckError{check, 128 + int(unix.SIGTERM)}
+		}
+		if err := s.ns.Run(i + 1); err != nil {
+			return err
+		}
+		exit, err := s.wait(ctx, s.set.opts.Timeout)
+		if err := errors.Join(err, s.end(ctx)); err != nil {
+			return err
+		}
+		if exit.Code != 0 {
+			return &CheckError{check, exit.Code}
+		}
+	}
+	return nil
+}
+
+// plan compares the layers with the base. No process of the session is left.
+func (s *session) plan(ctx context.Context) error {
+	plan, opened, err := makePlan(ctx, s.b)
+	s.opened = opened
+	s.res.Plan = plan
+	if plan != nil {
+		s.res.Warnings = append(s.res.Warnings, plan.Warnings...)
+	}
+	return err
+}
+
+// makePlan plans the commit of a branch. The directories that it opened serve
+// the plan and are closed by the caller. A layer that is gone is an error.
+func makePlan(ctx context.Context, b *branch.Branch) (*changes.Plan, []*sys.Dir, error) {
+	var opened []*sys.Dir
+	open := func(path string) (*sys.Dir, error) {
+		d, err := sys.OpenDir(path)
+		if err == nil {
+			opened = append(opened, d)
+		}
+		return d, err
+	}
+	var roots []changes.Root
+	for i := range b.Roots {
+		r := &b.Roots[i]
+		if err := b.CheckRoot(i); err != nil {
+			return nil, opened, fmt.Errorf("plan the commit of %s: %w", b.Name, err)
+		}
+		path, err := b.Layer(i)
+		if err != nil {
+			return nil, opened, fmt.Errorf("plan the commit of %s: %w", b.Name, err)
+		}
+		base, err := open(r.Path)
+		if err != nil {
+			return nil, opened, fmt.Errorf("plan the commit of %s: %w", b.Name, err)
+		}
+		upper, err := open(path)
+		if err != nil {
+			return nil, opened, fmt.Errorf("plan the commit of %s: %w", b.Name, err)
+		}
+		roots = append(roots, changes.Root{
+			Path: r.Path, Base: base, Layer: upper, Prepared: r.Prepared,
+			Owners: sys.Root(), Stamp: r.Stamp,
+		})
+	}
+	plan, err := changes.Make(ctx, roots)
+	if err != nil {
+		err = fmt.Errorf("plan the commit of %s: %w", b.Name, err)
+	}
+	return plan, opened, err
+}
+
+// over ends the session: init exits and is reaped, the mounts go with it.
+func (s *session) over() error {
+	if s.ns == nil {
+		return nil
+	}
+	err := s.ns.Close()
+	s.ns = nil
+	return err
+}
+
+// close lets go of everything; the branch stays as it is on disk.
+func (s *session) close() error {
+	err := s.over()
+	for _, d := range s.opened {
+		err = errors.Join(err, d.Close())
+	}
+	s.opened = nil
+	return errors.Join(err, s.b.Close())
+}

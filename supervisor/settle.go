@@ -1,0 +1,297 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"try/fs/branch"
+	"try/fs/changes"
+	"try/fs/commit"
+	"try/fs/sys"
+	"try/fs/vfs"
+)
+
+// abort drops the branch. The status is known before the trash is emptied.
+func (s *session) abort(reason string) error {
+	if err := s.over(); err != nil {
+		return err
+	}
+	if err := s.b.SetState(branch.Aborted); err != nil {
+		return err
+	}
+	if err := s.discard(); err != nil {
+		return err
+	}
+	s.res.Settled, s.res.Reason = Aborted, reason
+	return nil
+}
+
+// unchanged drops a branch in which nothing changed.
+func (s *session) unchanged() error {
+	if err := s.discard(); err != nil {
+		return err
+	}
+	s.res.Settled, s.res.Reason = Unchanged, "nothing changed"
+	return nil
+}
+
+// keep makes the branch last. What the base looks like now is recorded first:
+// from here on drift is any difference from that.
+func (s *session) keep(ctx context.Context, reason string) error {
+	err := s.observe()
+	if err := errors.Join(err, s.over()); err != nil {
+		return err
+	}
+	if err := s.b.Keep(ctx); err != nil {
+		return err
+	}
+	s.res.Settled, s.res.Reason = Kept, reason
+	return nil
+}
+
+// observe records what a later commit compares, and what has drifted already.
+func (s *session) observe() error {
+	c := &committer{home: s.set.home, b: s.b, res: s.res}
+	if err := s.rootsInto(c); err != nil {
+		return err
+	}
+	conflicts, err := c.drift()
+	if err != nil {
+		return err
+	}
+	return observe(s.b, s.res.Plan, conflicts)
+}
+
+// judge asks the policy about the changes.
+func (s *session) judge() error {
+	s.c = &committer{home: s.set.home, b: s.b, res: s.res, ui: s.ui, mounts: s.set.mounts, over: s.over}
+	return s.c.judge(s.set.policy, s.set.opts.Allow)
+}
+
+// settle commits what was judged, after a question if that is the fate, or
+// keeps it. No process of the session is left; its view still stands.
+func (s *session) settle(ctx context.Context, fate Fate, reason string) error {
+	c := s.c
+	switch {
+	case fate == Abort:
+		return s.abort(reason)
+	case fate == Keep:
+		return s.keep(ctx, reason)
+	case s.res.Plan.Empty():
+		return s.unchanged()
+	}
+	if err := s.rootsInto(c); err != nil {
+		return err
+	}
+	if fate == Ask || len(s.res.Asks) > 0 && s.ui.CanAsk() && len(s.res.Denied) == 0 {
+		answer, err := s.ask(ctx, c)
+		if err != nil {
+			return err
+		}
+		if answer != Commit {
+			return nil
+		}
+		reason = "asked"
+	}
+	if err := c.refusal(); err != nil {
+		return errors.Join(err, s.keepRefused(ctx, err))
+	}
+	if err := c.commit(ctx); err != nil {
+		if errors.Is(err, commit.ErrUnfinished) {
+			return err // the journal decides, at the next try
+		}
+		return errors.Join(err, s.keepRefused(ctx, err))
+	}
+	s.res.Settled, s.res.Reason = Committed, reason
+	return s.discard()
+}
+
+// ask puts the question and carries out any answer but commit.
+func (s *session) ask(ctx context.Context, c *committer) (Fate, error) {
+	conflicts, err := c.drift()
+	if err != nil {
+		return 0, err
+	}
+	s.res.Conflicts = conflicts
+	// What drifts from here on is compared with what is seen now.
+	if err := observe(s.b, s.res.Plan, conflicts); err != nil {
+		return 0, err
+	}
+	answer, err := s.ui.Ask(s.res)
+	s.res.Conflicts = nil
+	switch {
+	case err != nil:
+		return 0, errors.Join(err, s.keep(ctx, "the question was not answered"))
+	case answer == Commit:
+		c.answered = true
+		return Commit, nil
+	case answer == Abort:
+		return Abort, s.abort("asked")
+	default:
+		return Keep, s.keep(ctx, "asked")
+	}
+}
+
+// keepRefused keeps a branch whose commit was refused.
+func (s *session) keepRefused(ctx context.Context, why error) error {
+	if err := s.over(); err != nil {
+		return err
+	}
+	if len(s.b.Roots) > 0 && s.b.Roots[0].Seen == nil {
+		if err := s.observe(); err != nil {
+			return err
+		}
+	}
+	if err := s.b.Keep(ctx); err != nil {
+		return err
+	}
+	s.res.Settled, s.res.Reason = Kept, why.Error()
+	return nil
+}
+
+// rootsInto gives the committer the roots, seen through the session's view
+// while it stands.
+func (s *session) rootsInto(c *committer) (err error) {
+	c.roots, err = s.commitRoots()
+	return err
+}
+
+func (s *session) commitRoots() ([]commit.Root, error) {
+	roots, err := commitRoots(s.b, s.set.mounts, s.res.Plan)
+	if err != nil || s.ns == nil {
+		return roots, err
+	}
+	for i, v := range s.ns.Views() {
+		roots[i].View = v
+	}
+	return roots, nil
+}
+
+// commitRoots are the roots of b as a commit wants them. Only those with
+// changes get a place for what is displaced.
+func commitRoots(b *branch.Branch, mounts []sys.Mount, plan *changes.Plan) ([]commit.Root, error) {
+	roots := make([]commit.Root, len(b.Roots))
+	for i := range b.Roots {
+		r := &b.Roots[i]
+		layer, err := b.Layer(i)
+		if err != nil {
+			return nil, err
+		}
+		roots[i] = commit.Root{
+			Path: r.Path, ID: r.ID, Layer: layer, Stamp: r.Stamp, Strict: r.Strict, Copy: r.Copy, SyncFD: b.SyncFD(i),
+		}
+		if roots[i].Seen, err = seenOf(b, i); err != nil {
+			return nil, err
+		}
+		if plan == nil || len(plan.Roots[i].Changes) == 0 {
+			continue
+		}
+		if roots[i].Slots, err = b.Slots(i, mounts); err != nil {
+			return nil, err
+		}
+	}
+	return roots, nil
+}
+
+// committer brings one branch into the base.
+type committer struct {
+	home     *Home
+	b        *branch.Branch
+	res      *Result
+	ui       UI
+	mounts   []sys.Mount
+	roots    []commit.Root
+	verdict  *verdict
+	answered bool         // the user said yes to what the policy asks about
+	over     func() error // ends the session; nil if there is none
+}
+
+// commit applies the branch under the store's commit lock. On an error nothing
+// is applied, unless it is commit.ErrUnfinished.
+func (c *committer) commit(ctx context.Context) error {
+	lock, err := c.home.store.LockCommits(ctx, c.b.Name, func(holder string) {
+		c.ui.Warn("waiting for " + holder + " to finish its commit")
+	})
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	if err := c.b.CheckStale(); err != nil {
+		return err
+	}
+	conflicts, err := c.drift()
+	if err != nil {
+		return err
+	}
+	if conflicts = c.yield(conflicts); len(conflicts) > 0 {
+		c.res.Conflicts = conflicts
+		return &commit.ConflictError{Conflicts: conflicts}
+	}
+	if c.over != nil {
+		if err := c.over(); err != nil {
+			return err
+		}
+		for i := range c.roots {
+			c.roots[i].View = nil
+		}
+	}
+	return c.apply(ctx)
+}
+
+// drift compares the base with what it was at the fork, or when it was last
+// looked at, and with what other branches have committed meanwhile.
+func (c *committer) drift() ([]commit.Conflict, error) {
+	lists, err := others(c.b)
+	if err != nil {
+		return nil, err
+	}
+	clock, err := clock(c.b)
+	if err != nil {
+		return nil, err
+	}
+	return commit.Drift(c.res.Plan, c.roots, lists, clock)
+}
+
+// apply journals and applies what is left of the plan.
+func (c *committer) apply(ctx context.Context) error {
+	release, err := shield()
+	if err != nil {
+		return err
+	}
+	defer release()
+	protected, err := c.home.store.Places()
+	if err != nil {
+		return err
+	}
+	if err := c.b.Announce(altered(c.res.Plan)); err != nil {
+		return err
+	}
+	before := c.b.State
+	if err := c.b.SetState(branch.Committing); err != nil {
+		return err
+	}
+	job := &commit.Job{
+		Dir: c.b.Path(), ID: c.b.ID, Roots: c.roots, Protected: protected, Spare: c.home.store.SpareJournal(),
+	}
+	err = job.Commit(ctx, durable(), c.res.Plan, c.ui.Progress)
+	switch conflict, ok := errors.AsType[*commit.ConflictError](err); {
+	case err == nil:
+		return errors.Join(c.b.RaiseEpoch(), c.b.Sealed(), c.b.SetState(branch.Committed))
+	case errors.Is(err, commit.ErrUnfinished):
+		return err
+	case ok:
+		c.res.Conflicts = conflict.Conflicts
+	}
+	c.b.State = before // nothing was applied: that is what the disk says still
+	return errors.Join(err, c.b.Withdrawn(), c.b.ForgetJournal())
+}
+
+// durable is the file system for the durable path: the disk, or in a test one
+// that ends the process at a named point.
+func durable() vfs.FS {
+	if point := os.Getenv("TRY_TEST_CRASH"); point != "" {
+		return &vfs.Fault{FS: vfs.Disk(), Before: vfs.KillAt(point)}
+	}
+	return vfs.Disk()
+}

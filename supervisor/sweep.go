@@ -1,0 +1,61 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/branch"
+)
+
+// sweepName is argv[0] of the detached child that empties the trash.
+const sweepName = "try: empty trash"
+
+// Sweep takes the process over if it is the child that empties the trash; it
+// does not return then. It is called first thing in main.
+func Sweep() {
+	if len(os.Args) != 2 || os.Args[0] != sweepName {
+		return
+	}
+	if err := sweep(os.Args[1]); err != nil {
+		os.Exit(1) // nobody listens; the next run goes on
+	}
+	os.Exit(0)
+}
+
+func sweep(store string) error {
+	// After whatever the user does next, and without any wish to hold memory.
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, 19); err != nil {
+		return fmt.Errorf("lower the priority: %w", err)
+	}
+	s, err := branch.OpenStore(store)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.Tidy(context.Background())
+}
+
+// tidy has the trash emptied behind the run: by a child that holds none of the
+// caller's descriptors, or at once if TRY_SYNC is set.
+func (h *Home) tidy() error {
+	if os.Getenv("TRY_SYNC") != "" {
+		return h.store.Tidy(context.Background())
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("empty the trash: %w", err)
+	}
+	child := exec.Cmd{
+		Path: exe, Args: []string{sweepName, h.store.Path()}, Dir: "/", Env: []string{},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if err := child.Start(); err != nil {
+		return fmt.Errorf("empty the trash: %w", err)
+	}
+	return child.Process.Release()
+}

@@ -1,0 +1,258 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/changes"
+	"try/fs/commit"
+	"try/fs/sys"
+	"try/supervisor/policy"
+)
+
+// verdict is what the policy says of a plan.
+type verdict struct {
+	policy  *policy.Policy
+	input   policy.Input
+	outcome *policy.Outcome
+	at      []position // of each change of the input
+	index   map[string]int
+}
+
+// position is a change's place in a plan.
+type position struct{ root, change int }
+
+// PolicyError says that the policy refuses a commit.
+type PolicyError struct {
+	Denied []string // one line each
+	Allow  string   // flags that would answer, "" if nothing does
+}
+
+func (e *PolicyError) Error() string {
+	if len(e.Denied) == 1 {
+		return "the policy refuses " + e.Denied[0]
+	}
+	return fmt.Sprintf("the policy refuses %d changes: %s; …", len(e.Denied), e.Denied[0])
+}
+
+// Hint is the line to paste.
+func (e *PolicyError) Hint() string {
+	if e.Allow == "" {
+		return ""
+	}
+	return "to allow it: try commit " + e.Allow
+}
+
+// judge asks the policy about each change, takes what is to be dropped out of
+// the plan, and fills in what the user is told.
+func (c *committer) judge(p *policy.Policy, allow []string) error {
+	list, err := policy.NewAllowList(allow, c.home.user)
+	if err != nil {
+		return err
+	}
+	v := &verdict{policy: p, index: map[string]int{}}
+	for i := range c.res.Plan.Roots {
+		r := &c.res.Plan.Roots[i]
+		v.input.Roots = append(v.input.Roots, r.Root.Path)
+		for _, name := range c.res.Names[r.Root.Path] {
+			if name != r.Root.Path {
+				v.input.Roots = append(v.input.Roots, name)
+			}
+		}
+		for k := range r.Changes {
+			ch := &r.Changes[k]
+			path := filepath.Join(r.Root.Path, ch.Path())
+			in := policy.Change{Path: path, Kind: ch.Kind.String(), Type: ch.Type.String()}
+			if ch.Layer != nil {
+				in.Exec = ch.Type == changes.File && ch.Layer.Mode&0o111 != 0
+				if ch.Kind != changes.Metadata && ch.Kind != changes.Touched && ch.Type == changes.File {
+					in.Size = ch.Layer.Size
+				}
+			}
+			v.index[path] = len(v.at)
+			v.at = append(v.at, position{i, k})
+			v.input.Changes = append(v.input.Changes, in)
+		}
+	}
+	v.input.Allow = list
+	v.input.SameIndex = func(path string) bool { return c.sameIndex(v, path) }
+	v.outcome = p.Evaluate(v.input)
+	c.verdict = v
+	c.describe()
+	c.without(v.outcome.Drops)
+	return nil
+}
+
+// describe says in words what the policy found.
+func (c *committer) describe() {
+	v, o := c.verdict, c.verdict.outcome
+	line := func(i int) string {
+		return c.home.shortened(v.input.Changes[i].Path) + ": " + o.Verdicts[i].Why()
+	}
+	for _, i := range o.Denied {
+		c.res.Denied = append(c.res.Denied, line(i))
+	}
+	for _, i := range o.Asks {
+		c.res.Asks = append(c.res.Asks, line(i))
+	}
+	for _, i := range o.Drops {
+		c.res.Dropped = append(c.res.Dropped, line(i))
+	}
+	for _, x := range o.Exceeded {
+		c.res.Denied = append(c.res.Denied, fmt.Sprintf("%s is %d, the limit %d (%s)", x.Limit, x.Got, x.Max, x.At))
+	}
+}
+
+// refusal is why the policy forbids the commit, nil if it does not.
+func (c *committer) refusal() error {
+	denied := append([]string(nil), c.res.Denied...)
+	if !c.answered {
+		denied = append(denied, c.res.Asks...)
+	}
+	if len(denied) == 0 {
+		return nil
+	}
+	e := &PolicyError{Denied: denied}
+	if len(c.verdict.outcome.Exceeded) == 0 {
+		e.Allow = c.verdict.policy.AllowFlags(c.verdict.input, c.verdict.outcome)
+	}
+	return e
+}
+
+// yield takes out of the plan what drifted and is of no weight: the base stays
+// there and ours is left out. A database and its companions go or stay
+// together (B11). It returns the conflicts that are left.
+func (c *committer) yield(conflicts []commit.Conflict) []commit.Conflict {
+	if c.verdict == nil {
+		return conflicts
+	}
+	v, o := c.verdict, c.verdict.outcome
+	yields := map[int]bool{}
+	for _, i := range o.Yields {
+		yields[i] = true
+	}
+	out := map[int]bool{}
+	families := map[string]bool{} // of which a member drifted
+	left := conflicts[:0:0]
+	for _, f := range conflicts {
+		path := filepath.Join(f.Root, f.Path)
+		i, ok := v.index[path]
+		if !ok || !yields[i] {
+			left = append(left, f)
+			continue
+		}
+		if c.change(i).Within { // goes along with the directory that is removed or replaced
+			continue
+		}
+		out[i] = true
+		families[o.Verdicts[i].Family] = true
+	}
+	for _, i := range o.Yields {
+		family := o.Verdicts[i].Family
+		if family != "" && (families[family] || c.strangers(family)) {
+			out[i] = true
+		}
+	}
+	list := slices.Sorted(maps.Keys(out))
+	for _, i := range list {
+		c.res.Dropped = append(c.res.Dropped, c.home.shortened(v.input.Changes[i].Path)+": changed in the base meanwhile, which stays")
+	}
+	c.without(list)
+	return left
+}
+
+// strangers says that a member of a family that the branch did not change has
+// been changed in the base since the fork.
+func (c *committer) strangers(family string) bool {
+	for _, member := range policy.Members(family) {
+		if _, ours := c.verdict.index[member]; ours {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Lstat(member, &st) != nil {
+			continue
+		}
+		for i := range c.roots {
+			if strings.HasPrefix(member, c.roots[i].Path+"/") && sys.Time(st.Ctim.Nano()) >= c.roots[i].Stamp {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c *committer) change(i int) *changes.Change {
+	at := c.verdict.at[i]
+	return &c.res.Plan.Roots[at.root].Changes[at.change]
+}
+
+// without takes changes, by their index in the verdict, out of the plan.
+func (c *committer) without(list []int) {
+	if len(list) == 0 {
+		return
+	}
+	gone := make(map[*changes.Change]bool, len(list))
+	for _, i := range list {
+		gone[c.change(i)] = true
+	}
+	c.res.Plan = c.res.Plan.Without(func(ch *changes.Change) bool { return gone[ch] })
+	// The positions have moved.
+	for i := range c.verdict.at {
+		c.verdict.at[i] = position{-1, -1}
+	}
+	for r := range c.res.Plan.Roots {
+		root := &c.res.Plan.Roots[r]
+		for k := range root.Changes {
+			path := filepath.Join(root.Root.Path, root.Changes[k].Path())
+			c.verdict.at[c.verdict.index[path]] = position{r, k}
+		}
+	}
+}
+
+// sameIndex says whether a git index differs from the base's in stat data only.
+func (c *committer) sameIndex(v *verdict, path string) bool {
+	i, ok := v.index[path]
+	if !ok {
+		return false
+	}
+	at := v.at[i]
+	root := &c.res.Plan.Roots[at.root]
+	rel := root.Changes[at.change].Path()
+	before, err1 := readAll(root.Root.Path, rel)
+	layer, err2 := c.b.Layer(at.root)
+	if err := errors.Join(err1, err2); err != nil {
+		return false
+	}
+	now, err := readAll(layer, rel)
+	return err == nil && policy.SameIndex(before, now)
+}
+
+// readAll reads a regular file below root, through no symbolic link.
+func readAll(root, rel string) ([]byte, error) {
+	dir, err := openDir(root)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	f, err := dir.OpenFile(rel, unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > policy.MaxIndex {
+		return nil, &os.PathError{Op: "read", Path: f.Name(), Err: unix.EINVAL}
+	}
+	return io.ReadAll(io.LimitReader(f, policy.MaxIndex))
+}
