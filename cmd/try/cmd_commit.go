@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"try/supervisor"
+)
+
+// commitCmd is `try commit`.
+type commitCmd struct {
+	Name    raw   `arg:"" optional:"" help:"Branch; none: the only or newest one of this directory."`
+	Allow   []raw `sep:"none" placeholder:"GLOB" help:"Commit paths that the policy would ask about. Repeatable."`
+	Damaged bool  `help:"Commit a branch that was not written to disk before the machine went down. Files may have holes."`
+	Quiet   bool  `short:"q" help:"Print no summary."`
+	JSON    bool  `name:"json" help:"Print one result document on stdout."`
+}
+
+// Help is printed by `try commit --help`.
+func (*commitCmd) Help() string {
+	return `All changes are applied, or none. What someone else changed since the branch
+was made is never overwritten: that is a conflict, every path of it is named,
+and the branch is kept.
+`
+}
+
+// Run applies the branch.
+func (c *commitCmd) Run(p *program) (err error) {
+	home, name, err := openPicked(c.Name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, home.Close()) }()
+	ui := newTerminal(p, quiet(c.Quiet))
+	r, err := home.Commit(context.Background(), name, supervisor.CommitOptions{Allow: texts(c.Allow), Damaged: c.Damaged}, ui)
+	if err != nil {
+		return err
+	}
+	// CMD's status was returned by the run that kept the branch.
+	r.ExitCode = 0
+	return p.finish(r, ui, c.JSON)
+}
+
+// quiet is the style of -q.
+func quiet(q bool) style {
+	if q {
+		return style{summary: "none"}
+	}
+	return style{}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"try/supervisor"
+	"try/supervisor/printable"
+)
+
+// doctorCmd is `try doctor`.
+type doctorCmd struct{}
+
+// Help is printed by `try doctor --help`.
+func (*doctorCmd) Help() string {
+	return `Each line is tried out here and now, with your own rights, in this directory;
+nothing is changed. The exit status is 0 if try works here, else 1.
+`
+}
+
+// finding is what one probe found.
+type finding struct {
+	name    string
+	state   verdict
+	found   string // what there is
+	meaning string // what follows from it; empty if all is well
+	fix     string // a line to paste; may be empty
+}
+
+// verdict says how bad a finding is.
+type verdict uint8
+
+const (
+	_       verdict = iota
+	fine            // as it should be
+	limited         // try works, something does not
+	missing         // try cannot work without it
+)
+
+// Run prints every finding, then whether a session works.
+func (*doctorCmd) Run(p *program) error {
+	session := trySession()
+	for _, f := range append(probeSystem(), probeStore()) {
+		f.print(p)
+	}
+	session.print(p)
+	if session.state == missing {
+		p.status = statusNo
+		say(p.stdout, "try does not work here")
+	} else {
+		say(p.stdout, "try works here")
+	}
+	return nil
+}
+
+func (f finding) print(p *program) {
+	word, color := "ok", green
+	switch f.state {
+	case fine:
+	case limited:
+		word, color = "limited", yellow
+	case missing:
+		word, color = "missing", red
+	default:
+		panic(fmt.Sprintf("unknown verdict %d", f.state))
+	}
+	on := p.global.colors(p.stdout)
+	fmt.Fprintf(p.stdout, "%s %-18s %s\n", paint(on, color, fmt.Sprintf("%-8s", word)), f.name, printable.Text(f.found))
+	if f.meaning != "" {
+		fmt.Fprintf(p.stdout, "%27s %s\n", "", printable.Text(f.meaning))
+	}
+	for line := range strings.Lines(f.fix) {
+		fmt.Fprintf(p.stdout, "%27s %s\n", "fix:", printable.Text(strings.TrimSuffix(line, "\n")))
+	}
+}
+
+// trySession runs a whole session in this directory: its namespaces, overlays
+// on all roots, /proc, the devices and terminals of its own. An error names
+// the step that failed.
+func trySession() finding {
+	f := finding{name: "session", state: fine}
+	quiet := &observer{}
+	r, err := supervisor.Run(context.Background(), supervisor.Options{
+		Argv: []string{"true"}, OnSuccess: supervisor.Abort, OnFailure: supervisor.Abort,
+		Terminal: supervisor.NoTerminal, NoPolicy: true,
+	}, quiet)
+	if err == nil {
+		err = r.Err
+	}
+	if err != nil {
+		f.state, f.found = missing, err.Error()
+		f.meaning = "no command can run in a branch here"
+		f.fix = supervisor.Hint(err)
+		return f
+	}
+	f.found = fmt.Sprintf("engine %s; namespaces, overlays, /proc, /dev and devpts stand", r.Engine)
+	if len(quiet.warnings) > 0 {
+		f.state, f.meaning = limited, strings.Join(quiet.warnings, "; ")
+	}
+	return f
+}
+
+// probeStore opens the home store, which must be ours alone.
+func probeStore() finding {
+	f := finding{name: "store", state: fine}
+	home, err := supervisor.OpenHome()
+	if err == nil {
+		f.found = shortHome(home.Store())
+		err = home.Close()
+	}
+	if err != nil {
+		f.state, f.found, f.fix = missing, err.Error(), supervisor.Hint(err)
+		f.meaning = "branches, journals and layers have no place"
+	}
+	return f
+}
+
+// observer is a [supervisor.UI] that only listens.
+type observer struct{ warnings []string }
+
+func (o *observer) Event(supervisor.Event)   {}
+func (o *observer) Warn(message string)      { o.warnings = append(o.warnings, message) }
+func (o *observer) CanAsk() bool             { return false }
+func (o *observer) Progress(done, total int) {}
+
+// Ask is never called: nothing is left to ask.
+func (o *observer) Ask(*supervisor.Result) (supervisor.Fate, error) { return supervisor.Abort, nil }
