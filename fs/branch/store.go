@@ -40,6 +40,7 @@ const (
 type Store struct {
 	dir      *sys.Dir // the home store itself
 	home     place
+	named    string   // how it was named, links included
 	defaults []string // other places where a home store would be looked for
 
 	branches, spare, trash, commits, groups, stores *sys.Dir
@@ -67,7 +68,7 @@ func OpenStore(path string, others ...string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{dir: dir, defaults: others, further: map[string]*place{}}
+	s := &Store{dir: dir, named: path, defaults: others, further: map[string]*place{}}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir.Name(), err), s.Close())
 	}
@@ -161,18 +162,24 @@ func (s *Store) Close() error {
 // Path is the home store's directory, without symbolic links.
 func (s *Store) Path() string { return s.dir.Name() }
 
-// Places lists every directory that is a store or would be taken for one: the
-// home store, the default places, the further stores. Sessions cover them, and
-// a plan that touches one is refused (H12). Not all of them need exist.
-func (s *Store) Places() ([]string, error) {
+// Homes lists every directory that is a home store or would be taken for one:
+// this one and the default places, as they are named, as they are, and as each
+// symbolic link on the way names them. Not all of them need exist: who makes
+// one that does not, or turns a link, decides what lies there.
+func (s *Store) Homes() []string {
 	list := []string{s.Path()}
-	for _, d := range s.defaults {
-		d = filepath.Clean(d)
-		list = append(list, d)
-		if real, err := filepath.EvalSymlinks(d); err == nil {
-			list = append(list, real)
-		}
+	for _, d := range append([]string{s.named}, s.defaults...) {
+		list = append(list, ways(filepath.Clean(d))...)
 	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// Places lists every directory that is a store or would be taken for one:
+// Homes and the further stores. Sessions cover them, and a plan that touches
+// one is refused (H12).
+func (s *Store) Places() ([]string, error) {
+	list := s.Homes()
 	entries, err := s.entries()
 	if err != nil {
 		return nil, err
@@ -182,6 +189,33 @@ func (s *Store) Places() ([]string, error) {
 	}
 	slices.Sort(list)
 	return slices.Compact(list), nil
+}
+
+// ways lists the names of the entry at path by which the kernel comes to it:
+// path, that with the first symbolic link replaced by what it says, and so on
+// to the one without links. What is missing has no links.
+func ways(path string) []string {
+	list := []string{path}
+	done, rest := "", split(path)
+	for links := 0; len(rest) > 0 && links <= maxLinks; {
+		name := rest[0]
+		rest = rest[1:]
+		if name == ".." {
+			done = done[:max(0, strings.LastIndexByte(done, '/'))]
+			continue
+		}
+		target, err := os.Readlink(done + "/" + name)
+		if err != nil {
+			done += "/" + name
+			continue
+		}
+		if links++; filepath.IsAbs(target) {
+			done = ""
+		}
+		rest = append(split(target), rest...)
+		list = append(list, filepath.Join("/", done, filepath.Join(rest...)))
+	}
+	return append(list, filepath.Join("/", done))
 }
 
 // Aliases lists every path at which the directory at path can be seen, path

@@ -101,6 +101,7 @@ func (s *Store) sweepSpare() error {
 		return err
 	}
 	var errs []error
+	have := false // one is enough
 	for _, e := range entries {
 		dir, err := s.spare.Sub(e.Name)
 		if err != nil {
@@ -111,7 +112,10 @@ func (s *Store) sweepSpare() error {
 		dir.Close()
 		if l != nil {
 			errs = append(errs, l.release())
-			continue
+			if !have {
+				have = true
+				continue
+			}
 		}
 		errs = append(errs, s.spare.Rename(e.Name, s.trash, newID()))
 	}
@@ -386,9 +390,3 @@ func ignoreExist(err error) error {
 // SpareJournal is the path of the preallocated journal; commits move it into
 // the branch's directory, and do without if another one was faster.
 func (s *Store) SpareJournal() string { return s.Path() + "/" + spareJournal }
-
-// HasTrash says whether Tidy has something to do that takes time.
-func (s *Store) HasTrash() (bool, error) {
-	entries, err := s.trash.Entries()
-	return len(entries) > 0, err
-}

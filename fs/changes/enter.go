@@ -205,7 +205,8 @@ func (m *maker) decide(c *Change, f *frame) {
 	if fields == nil {
 		fields = &Fields{}
 	}
-	inside := f.layer.Mtime != f.base.Mtime && f.moved
+	owns := m.uid == 0 || int(f.base.UID) == m.uid // another user's times cannot be set
+	inside := f.layer.Mtime != f.base.Mtime && f.moved && owns
 	neighbour := m.root.Stamp != 0 && f.base.Mtime >= m.root.Stamp
 	fields.Mtime = inside && !f.changed && !neighbour
 	if f.changed && !c.Within && (f.steps || inside) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
-
-	"try/fs/sys"
 )
 
 // syncDirs is up to how many directories are synced one by one; beyond, one
@@ -41,13 +39,38 @@ func (w *world) apply(j *journal, f *file, again bool, progress func(done, total
 	if err := w.sync(j); err != nil {
 		return unfinished(err)
 	}
-	if err := f.done(doneCommitted); err != nil {
+	if err := f.done(doneCommitted, w.lazy(j, f)); err != nil {
 		return unfinished(err)
 	}
 	if progress != nil {
 		progress(len(j.steps), len(j.steps))
 	}
 	return nil
+}
+
+// lazy says that the mark of the end may reach the disk when it likes: without
+// it the steps are looked at once more, and moves and swaps that are done are
+// recognised by our own side, whatever became of the base since. Metadata are
+// not; and a directory's time would be set again, which is no harm only where
+// whatever somebody does to it later, and the caller's disposal of the branch,
+// reach the disk in order.
+func (w *world) lazy(j *journal, f *file) bool {
+	home, err := f.dir.Stat("")
+	if err != nil || !w.fs.Ordered(f.dir) {
+		return false
+	}
+	for i := range w.roots {
+		st, err := w.roots[i].base.Stat("")
+		if err != nil || st.Dev != home.Dev {
+			return false
+		}
+	}
+	for i := range j.steps {
+		if s := &j.steps[i]; s.kind == meta || s.kind == mode {
+			return false
+		}
+	}
+	return true
 }
 
 func unfinished(err error) error { return fmt.Errorf("%w: %w", ErrUnfinished, err) }
@@ -76,13 +99,15 @@ func (w *world) lastDone(j *journal) int {
 // rollBack turns the journal and undoes the steps up to from.
 func (w *world) rollBack(j *journal, f *file, from int, cause error) error {
 	w.fs.Part("turn")
-	if err := f.turn(); err != nil {
+	c := w.conflict(cause)
+	if err := f.turn(c.Conflicts[0]); err != nil {
 		return unfinished(errors.Join(cause, err))
 	}
 	if err := w.undo(j, f, from, cause); err != nil {
 		return unfinished(errors.Join(cause, err))
 	}
-	return w.conflict(cause)
+	c.Left, c.Restored = w.left, w.restored
+	return c
 }
 
 // undo takes back the steps up to from, seals, and marks the journal done. The
@@ -93,8 +118,8 @@ func (w *world) undo(j *journal, f *file, from int, cause error) error {
 	w.fs.Part("rollback")
 	w.release()
 	var r *refusal
-	if errors.As(cause, &r) && (r.err == nil || errors.Is(r.err, unix.EEXIST) || w.passed(r) == nil) {
-		up, _ := r.at.split() // not as it was, so somebody else was there
+	if errors.As(cause, &r) && r.neighbour() {
+		up, _ := r.at.split()
 		w.foreign[up] = true
 	}
 	opens := 0
@@ -127,28 +152,25 @@ func (w *world) undo(j *journal, f *file, from int, cause error) error {
 	if err := w.unstage(j, true); err != nil {
 		return err
 	}
-	return f.done(doneRolledBack)
+	return f.done(doneRolledBack, false)
 }
 
 // late says that a step sets a directory's times for good; those of a directory
 // that moves are set in between.
 func (s *step) late() bool { return s.kind == times && s.from == s.to }
 
-// conflict is what the caller is told after a roll-back.
+// conflict is what the caller is told.
 func (w *world) conflict(cause error) *ConflictError {
-	c := &ConflictError{RolledBack: true, Left: w.left}
+	c := &ConflictError{RolledBack: true, Err: cause}
 	var r *refusal
-	if errors.As(cause, &r) {
-		c.Err = r.err
-		c.Conflicts = []Conflict{{Root: w.roots[r.at.root].path, Path: r.at.path, Reason: r.reason}}
-		if r.at.area != inBase {
-			c.Conflicts[0].Reason += " (in the branch's " + r.at.area.String() + ")"
-		}
+	if !errors.As(cause, &r) {
+		c.Conflicts = []Conflict{{Root: w.roots[0].path, Reason: cause.Error()}}
 		return c
 	}
-	if cause != nil {
-		c.Err = cause
-		c.Conflicts = []Conflict{{Root: w.roots[0].path, Reason: cause.Error()}}
+	c.Err = r.err
+	c.Conflicts = []Conflict{{Root: w.roots[r.at.root].path, Path: r.at.path, Reason: r.reason}}
+	if r.at.area != inBase {
+		c.Conflicts[0].Reason += " (in the branch's " + r.at.area.String() + ")"
 	}
 	return c
 }
@@ -200,7 +222,7 @@ func (w *world) sync(j *journal) error {
 		if w.roots[i].gone || len(all[i].dirs) == 0 && !all[i].whole {
 			continue
 		}
-		if len(all[i].dirs) <= syncDirs && !all[i].whole && ordered(w.roots[i].base) {
+		if len(all[i].dirs) <= syncDirs && !all[i].whole && w.fs.Ordered(w.roots[i].base) {
 			for _, p := range all[i].dirs {
 				d, err := w.dir(p)
 				if err != nil {
@@ -226,20 +248,6 @@ func (w *world) sync(j *journal) error {
 		}
 	}
 	return nil
-}
-
-// ordered says that the file system writes metadata in the order in which it
-// was altered, so that a directory's sync covers what was done before it.
-func ordered(d *sys.Dir) bool {
-	st, err := d.StatFS()
-	if err != nil {
-		return false
-	}
-	switch st.Type {
-	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC:
-		return true
-	}
-	return false
 }
 
 // syncRoot syncs the file system of a root, unless done has it already.

@@ -119,13 +119,17 @@ func (c *compiler) ensure(p place, write bool) (bool, error) {
 }
 
 // timesStep keeps the times of a directory in which steps act; see touch for
-// those that get new ones.
+// those that get new ones. Times of another user's directory, /tmp for one, are
+// not ours to set (utimensat(2)).
 func (c *compiler) timesStep(p place, st sys.Stat) step {
-	return step{
-		kind: times, from: p, to: p, new: sideOf(st),
-		oldTime: [2]sys.Time{sys.KeepTime, st.Mtime}, newTime: keepTimes,
+	s := step{kind: times, from: p, to: p, new: sideOf(st), oldTime: keepTimes, newTime: keepTimes}
+	if c.owns(&st) {
+		s.oldTime[1] = st.Mtime
 	}
+	return s
 }
+
+func (c *compiler) owns(st *sys.Stat) bool { return c.uid == 0 || st.UID == c.uid }
 
 func (c *compiler) openStep(p, to place, st sys.Stat) {
 	c.opens = append(c.opens, step{
@@ -154,7 +158,11 @@ func (c *compiler) ensureLayer(p place) (bool, error) {
 		return false, err
 	}
 	copied := c.jobs[p.root].Copy
-	if err := d.Access("", unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
+	need := uint32(unix.R_OK | unix.W_OK | unix.X_OK)
+	if copied {
+		need = unix.R_OK | unix.X_OK
+	}
+	if err := d.Access("", need); err != nil {
 		if !errors.Is(err, unix.EACCES) || st.UID != c.uid {
 			c.refuse(p.root, p.path, "its layer is not writable: %s", errnoText(err))
 			c.ensured[p] = false

@@ -29,6 +29,9 @@ func (w *world) back(s *step) error {
 		return w.restore(d, name, &s.new, st)
 	case mode:
 		err := w.setMode(s, s.after, s.before, true)
+		if err == nil {
+			w.isBack(s.from)
+		}
 		var r *refusal
 		if errors.As(err, &r) && r.err == nil {
 			w.leave(s, r.reason, place{})
@@ -41,6 +44,13 @@ func (w *world) back(s *step) error {
 		return w.timesBack(s)
 	}
 	panic("unknown " + s.kind.String())
+}
+
+// isBack notes that p, if it is in the base, is as it was but for its ctime.
+func (w *world) isBack(p place) {
+	if p.area == inBase {
+		w.restored = append(w.restored, Restored{w.roots[p.root].path, p.path})
+	}
 }
 
 // passed drops a refusal that says a directory is not the one that was acted
@@ -115,6 +125,7 @@ func (w *world) moveBack(s *step) error {
 	if err != nil || st == nil {
 		return err
 	}
+	w.isBack(s.from)
 	return w.restore(from, name, &s.new, st)
 }
 
@@ -228,6 +239,7 @@ func (w *world) swapBack(s *step) error {
 		w.leave(s, "replaced by another", s.from)
 		return nil
 	}
+	w.isBack(s.to)
 	if err := w.restore(from, name, &s.new, in); err != nil {
 		return err
 	}
@@ -262,6 +274,7 @@ func (w *world) changeBack(s *step) error {
 		w.leave(s, why, place{})
 		return nil
 	}
+	w.isBack(s.from)
 	return w.set(h, s.meta, &s.new, true)
 }
 
@@ -275,8 +288,9 @@ func (w *world) timesBack(s *step) error {
 	if err != nil || !s.new.is(st) {
 		return w.passed(err)
 	}
-	if st.Mtime == s.oldTime[1] {
+	if s.oldTime == keepTimes || st.Mtime == s.oldTime[1] {
 		return nil
 	}
+	w.isBack(s.from)
 	return w.passed(w.timesOf(d, name, s, s.oldTime))
 }

@@ -25,7 +25,7 @@ type compiler struct {
 	journal journal
 	plan    []*changes.RootPlan // by the journal's roots
 	jobs    []*Root
-	mounts  []sys.Mount
+	mounts  []sys.Mount // nil: not asked yet
 	uid     uint32
 
 	refused []Conflict
@@ -35,11 +35,12 @@ type compiler struct {
 	dirs    []step // metadata of directories
 	times   []step
 
-	ensured map[place]bool        // directories made accessible for the steps
-	names   map[sys.Identity]bool // base inodes with several names that some step alters
-	needs   []need                // by root: what copies take
-	copies  []copied              // what is to be staged, by its move or swap
-	parted  []reopened            // opened for looking, to be closed again
+	ensured map[place]bool            // directories made accessible for the steps
+	looked  map[sys.Identity]sys.Time // files with several names that were opened for looking: their ctime since
+	names   map[sys.Identity]bool     // base inodes with several names that some step alters
+	needs   []need                    // by root: what copies take
+	copies  []copied                  // what is to be staged, by its move or swap
+	parted  []reopened                // opened for looking, to be closed again
 	slot    int
 }
 
@@ -62,7 +63,7 @@ type reopened struct {
 func (j *Job) compile(ctx context.Context, fs vfs.FS, plan *changes.Plan) (*compiler, error) {
 	c := &compiler{
 		job: j, uid: uint32(unix.Geteuid()),
-		ensured: map[place]bool{}, names: map[sys.Identity]bool{},
+		ensured: map[place]bool{}, names: map[sys.Identity]bool{}, looked: map[sys.Identity]sys.Time{},
 		journal: journal{id: newJournalID(), branch: j.ID},
 	}
 	refused, err := j.protect(plan)
@@ -72,13 +73,10 @@ func (j *Job) compile(ctx context.Context, fs vfs.FS, plan *changes.Plan) (*comp
 	if len(refused) > 0 {
 		return nil, &ConflictError{Conflicts: refused}
 	}
-	if c.mounts, err = sys.Mounts(); err != nil {
-		return nil, fmt.Errorf("commit: %w", err)
-	}
 	if err := c.roots(plan); err != nil {
 		return nil, err
 	}
-	if c.w, err = openWorld(fs, &c.journal, j.Dir); err != nil {
+	if c.w, err = openWorld(fs, &c.journal, j.Dir, false); err != nil {
 		return nil, err
 	}
 	if err := c.seen(plan); err != nil {
@@ -356,7 +354,7 @@ func (c *compiler) touch(root uint32, t *changes.Touch) error {
 	}
 	r := c.jobs[root]
 	neighbour := r.Stamp != 0 && (t.Base.Mtime > r.Stamp || !r.Strict && t.Base.Mtime == r.Stamp)
-	if neighbour {
+	if neighbour || !c.owns(&t.Base) {
 		return nil
 	}
 	for i := len(c.times) - 1; i >= 0; i-- {

@@ -57,6 +57,9 @@ func Paths(plan *changes.Plan) []Altered {
 		r := &plan.Roots[i]
 		for k := range r.Changes {
 			c := &r.Changes[k]
+			if c.Within {
+				continue // known by what carries it
+			}
 			dir := c.Layer != nil && c.Layer.IsDir() || c.Base != nil && c.Base.IsDir()
 			all = append(all, Altered{filepath.Join(r.Root.Path, c.Path()), c.Kind, dir})
 		}
@@ -114,6 +117,16 @@ func (d *drift) conflict(path, reason string) {
 func (d *drift) run() error {
 	for i := range d.plan.Changes {
 		c := &d.plan.Changes[i]
+		if c.Within && !c.Unknown && d.root.Seen == nil {
+			// Its path is joined only if it is needed: it may be a long one.
+			if why, err := d.later("", c); err != nil || why != "" {
+				if err != nil {
+					return err
+				}
+				d.conflict(c.Path(), why)
+			}
+			continue
+		}
 		path := c.Path()
 		if c.Unknown {
 			d.conflict(path, "the base cannot be read here: "+errnoText(c.Err))
@@ -173,7 +186,7 @@ func (d *drift) later(path string, c *changes.Change) (string, error) {
 		}
 		_, why, err := d.directory(path)
 		return why, err
-	case !d.since(c.Base.Ctime):
+	case !d.since(c.Base.Ctime), path != "" && d.root.Restored[path] && !d.since(c.Base.Mtime):
 		return "", nil
 	case d.since(c.Base.Mtime):
 		return changedSince, nil
@@ -290,7 +303,7 @@ func (d *drift) directory(path string) (bad, why string, err error) {
 		}
 		return path, why, err
 	}
-	if !d.since(st.Ctime) {
+	if !d.since(st.Ctime) || d.root.Restored[path] && !d.since(st.Mtime) {
 		return path, "", nil
 	}
 	if !d.since(st.Mtime) {
@@ -405,6 +418,9 @@ func (x *index) conflicts(p *changes.RootPlan) []Conflict {
 	var found []Conflict
 	for i := range p.Changes {
 		c := &p.Changes[i]
+		if c.Within {
+			continue // what is above it is judged with all that is below
+		}
 		path := c.Path()
 		full := filepath.Join(p.Root.Path, path)
 		dir := c.Base != nil && c.Base.IsDir()
@@ -414,8 +430,8 @@ func (x *index) conflicts(p *changes.RootPlan) []Conflict {
 			continue
 		}
 		for up := filepath.Dir(full); up != "/" && up != "."; up = filepath.Dir(up) {
-			if l, ok := x.at[up]; ok && l.takes() {
-				found = append(found, Conflict{p.Root.Path, path, up + " was replaced by branch " + l.branch + " since the fork"})
+			if l, ok := x.at[up]; ok && (l.takes() || l.Dir && l.Kind == changes.Added && c.Base != nil) {
+				found = append(found, Conflict{p.Root.Path, path, up + " was made or replaced by branch " + l.branch + " since the fork"})
 				break
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrUnfinished says that a commit stopped after its commit point: [Recover]
@@ -22,6 +24,9 @@ func (c Conflict) String() string {
 	return filepath.Join(c.Root, c.Path) + ": " + c.Reason
 }
 
+// Restored is a path of the base that is as it was but for its change time.
+type Restored struct{ Root, Path string }
+
 // Left is a path that a roll-back left as somebody else had made it meanwhile.
 type Left struct {
 	Path string // absolute
@@ -36,6 +41,9 @@ type ConflictError struct {
 	Left      []Left
 	// RolledBack says that something had been applied and was taken back.
 	RolledBack bool
+	// Restored is what of the base had been displaced or altered and is back:
+	// its change times are those of the way back, see [Seen.Restored] and Root.
+	Restored []Restored
 	// Err is the refusal of a call, if that was the reason.
 	Err error
 }
@@ -70,6 +78,18 @@ type refusal struct {
 	reason string
 	err    error // the call that refused; nil: something was not as expected
 }
+
+// neighbour says that somebody else has altered the directory in which the
+// step acts, so that its times are theirs.
+func (r *refusal) neighbour() bool {
+	return r.reason == wasGone || r.reason == wasOther || errors.Is(r.err, unix.EEXIST) || absent(r.err)
+}
+
+// What an entry can be that is no longer the one known.
+const (
+	wasGone  = "no longer there"
+	wasOther = "replaced by another"
+)
 
 func (r *refusal) Error() string { return r.at.path + ": " + r.reason }
 

@@ -101,6 +101,7 @@ func (o *file) write(j *journal) error {
 	}
 	b, records := j.body(make([]byte, 0, 64<<10), flush)
 	flush(b)
+	o.f.Begin()
 	h.Sum(o.sum[:0])
 	o.length, o.records = at-bodyAt, records
 	return failed
@@ -130,9 +131,9 @@ func (o *file) commit() error {
 	return err
 }
 
-// turn makes it durable that the way is back now.
-func (o *file) turn() error {
-	_, err := o.f.WriteAt(turnSector(o.id, o.records), sector)
+// turn makes it durable that the way is back now, and why.
+func (o *file) turn(why Conflict) error {
+	_, err := o.f.WriteAt(turnSector(o.id, o.records, causeOf(why)), sector)
 	if err == nil {
 		err = o.f.Sync()
 	}
@@ -142,10 +143,11 @@ func (o *file) turn() error {
 	return nil
 }
 
-// done makes it durable that nothing is left to do.
-func (o *file) done(s state) error {
+// done notes that nothing is left to do. lazy: it need not be durable by itself,
+// see [world.lazy].
+func (o *file) done(s state, lazy bool) error {
 	_, err := o.f.WriteAt(doneSector(o.id, o.records, s), 2*sector)
-	if err == nil {
+	if err == nil && !lazy {
 		err = o.f.Sync()
 	}
 	if err != nil {

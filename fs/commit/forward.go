@@ -136,7 +136,7 @@ func (w *world) settled(s *step, look bool) error {
 // displaced judges what a step took out of the base.
 func (w *world) displaced(s *step, was *side, st *sys.Stat, d *sys.Dir, name string) error {
 	if why := was.difference(st); why != "" {
-		return w.refuse(s, why+" while it was committed", nil)
+		return w.refuse(s, why, nil)
 	}
 	if !isDir(was.id) || s.baseAt().area != inBase {
 		return nil
@@ -301,7 +301,7 @@ func (w *world) swap(s *step, again, look bool) error {
 		if in == nil {
 			return w.refuse(s, "what it displaced is no longer at "+w.path(s.from), nil)
 		}
-		return w.swapped(s, in, from, name, look)
+		return w.swapped(s, in, from, name, true, look)
 	}
 	if why := s.new.difference(in); why != "" {
 		return w.refuse(s, "in the layer: "+why, nil)
@@ -328,11 +328,11 @@ func (w *world) swap(s *step, again, look bool) error {
 	if err != nil {
 		return err
 	}
-	return w.swapped(s, in, from, name, true)
+	return w.swapped(s, in, from, name, false, true)
 }
 
 // swapped finishes an exchange that has taken place; in is what lies at from.
-func (w *world) swapped(s *step, in *sys.Stat, from *sys.Dir, name string, look bool) error {
+func (w *world) swapped(s *step, in *sys.Stat, from *sys.Dir, name string, again, look bool) error {
 	if look || !s.old.is(in) {
 		if err := w.displaced(s, &s.old, in, from, name); err != nil {
 			return err
@@ -347,7 +347,7 @@ func (w *world) swapped(s *step, in *sys.Stat, from *sys.Dir, name string, look 
 	if !s.new.opened && len(s.new.marks) == 0 {
 		return nil
 	}
-	if look && !isDir(s.new.id) && !s.new.opened {
+	if !again && !isDir(s.new.id) && !s.new.opened {
 		return nil // this process has just taken the marks
 	}
 	at, to, toName, err := w.look(s.to)
@@ -370,7 +370,13 @@ func (w *world) strip(s *step, again bool) error {
 		return w.refuse(s, "no longer in the layer", nil)
 	}
 	if again {
-		return w.stripMarks(d, name, &s.new, st.Perm())
+		if err := w.stripMarks(d, name, &s.new, st.Perm()); err != nil {
+			return err
+		}
+		if st, d, name, err = w.find(s); err != nil || st == nil {
+			return err
+		}
+		return w.shut(d, name, &s.new, st)
 	}
 	if why := s.new.difference(st); why != "" {
 		return w.refuse(s, "in the layer: "+why, nil)

@@ -38,6 +38,9 @@ type Root struct {
 	// Seen is what [Observe] recorded at the session's end. If it is set, drift
 	// is inequality with it, and times do not count.
 	Seen map[string]Seen
+	// Restored are paths at which a roll-back has moved the change time since
+	// the fork: without Seen, that alone is no drift there.
+	Restored map[string]bool
 }
 
 // Job is one commit.
@@ -60,6 +63,9 @@ type Job struct {
 // the branch is as it was. ErrUnfinished says that [Recover] must go on. Any
 // other error says that nothing was applied.
 func (j *Job) Commit(ctx context.Context, fs vfs.FS, plan *changes.Plan, progress func(done, total int)) error {
+	if plan.Empty() {
+		return nil
+	}
 	dir, err := sys.OpenDir(j.Dir)
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
@@ -154,20 +160,23 @@ func (j *Job) protect(plan *changes.Plan) ([]Conflict, error) {
 		r := &plan.Roots[i]
 		for k := range r.Changes {
 			c := &r.Changes[k]
+			inPlace := c.Kind == changes.Metadata || c.Kind == changes.Touched
+			if c.Base != nil && !inPlace {
+				if p, ok := names[inode{c.Base.Dev, c.Base.Ino}]; ok {
+					found = append(found, Conflict{r.Root.Path, c.Path(), "is " + p + " or above it, where branches are stored"})
+					continue
+				}
+			}
+			if c.Within {
+				continue // by path it is judged with what carries it
+			}
 			path := c.Path()
 			full := filepath.Join(r.Root.Path, path)
-			inPlace := c.Kind == changes.Metadata || c.Kind == changes.Touched
 			for _, p := range j.Protected {
 				if within(full, p) || !inPlace && within(p, full) {
 					found = append(found, Conflict{r.Root.Path, path, "touches " + p + ", where branches are stored"})
 					break
 				}
-			}
-			if c.Base == nil || inPlace {
-				continue
-			}
-			if p, ok := names[inode{c.Base.Dev, c.Base.Ino}]; ok && !within(p, full) {
-				found = append(found, Conflict{r.Root.Path, path, "is " + p + " or above it under another name, where branches are stored"})
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -77,6 +78,7 @@ const (
 type journal struct {
 	id     journalID
 	state  state
+	cause  string // of the roll-back, see causeOf
 	branch string
 	roots  []journalRoot
 	steps  []step
@@ -133,10 +135,36 @@ func headSector(id journalID, length int64, records uint32, sum [sha256.Size]byt
 }
 
 // turnSector is the one that turns the journal round; the sequence is one
-// above that of the last step, so that no two parts share one.
-func turnSector(id journalID, records uint32) []byte {
+// above that of the last step, so that no two parts share one. Behind it, with
+// its length: why, as far as there is room.
+func turnSector(id journalID, records uint32, cause string) []byte {
 	c := append([]byte{}, id[:]...)
-	return sectorOf(turnMagic, binary.LittleEndian.AppendUint32(c, records))
+	c = binary.LittleEndian.AppendUint32(c, records)
+	c = binary.LittleEndian.AppendUint16(c, uint16(len(cause)))
+	return sectorOf(turnMagic, append(c, cause...))
+}
+
+// most is the length of the longest cause that fits.
+const most = sector - 12 - 4 - 16 - 4 - 2
+
+// causeOf writes down a conflict: the root's path, that below it, the reason.
+func causeOf(c Conflict) string {
+	text := c.Root + "\x00" + c.Path + "\x00" + c.Reason
+	if len(text) > most {
+		room := max(0, most-len(c.Reason)-5)
+		at := c.Root + "/" + c.Path
+		text = "\x00…" + at[len(at)-min(room, len(at)):] + "\x00" + c.Reason
+	}
+	return text[:min(most, len(text))]
+}
+
+// conflict reads it back.
+func (j *journal) conflict() Conflict {
+	part := strings.SplitN(j.cause, "\x00", 3)
+	for len(part) < 3 {
+		part = append(part, "")
+	}
+	return Conflict{part[0], part[1], part[2]}
 }
 
 func doneSector(id journalID, records uint32, s state) []byte {
@@ -162,11 +190,11 @@ func (j *journal) print() []byte {
 	turn, done := make([]byte, sector), make([]byte, sector)
 	switch j.state {
 	case rollingBack:
-		turn = turnSector(j.id, records)
+		turn = turnSector(j.id, records, j.cause)
 	case doneCommitted:
 		done = doneSector(j.id, records, j.state)
 	case doneRolledBack:
-		turn, done = turnSector(j.id, records), doneSector(j.id, records, j.state)
+		turn, done = turnSector(j.id, records, j.cause), doneSector(j.id, records, j.state)
 	}
 	return append(append(append(file, turn...), done...), body...)
 }
@@ -287,9 +315,14 @@ func (j *journal) parseState(b []byte, records uint32) error {
 		return nil
 	}
 	if turn != nil {
-		if err := check(turn, records, 20); err != nil {
+		n := min(most, int(binary.LittleEndian.Uint16(turn[20:])))
+		if err := check(turn, records, 22+n); err != nil {
 			return err
 		}
+		if int(binary.LittleEndian.Uint16(turn[20:])) > most {
+			return wrong
+		}
+		j.cause = string(turn[22 : 22+n])
 		j.state = rollingBack
 	}
 	if done != nil {

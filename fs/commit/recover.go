@@ -27,8 +27,8 @@ func (o Outcome) String() string { return outcomes[o] }
 // Recover finishes the commit whose journal lies in dir, the branch's
 // directory, from what is on the disk alone: forward if it was applying,
 // backward if it was rolling back. It may be repeated, and may itself be
-// interrupted at any point. With RolledBack the error, if it is not nil, is a
-// *ConflictError that says why. A journal that does not verify is refused
+// interrupted at any point. If it rolls back the error is a *ConflictError that
+// says why; if that was done before, nil. A journal that does not verify is refused
 // (ErrDamaged), and nothing is touched.
 //
 // The caller holds the locks of the store and of the branch.
@@ -51,7 +51,7 @@ func Recover(fs vfs.FS, dir string) (Outcome, error) {
 	case j.state == doneRolledBack:
 		return RolledBack, nil
 	}
-	w, err := openWorld(fs, j, dir)
+	w, err := openWorld(fs, j, dir, true)
 	if err != nil {
 		return fail(err)
 	}
@@ -64,8 +64,8 @@ func Recover(fs vfs.FS, dir string) (Outcome, error) {
 	outcome, err := Committed, error(nil)
 	if j.state == rollingBack {
 		outcome = RolledBack
-		if err = w.undo(j, f, len(j.steps)-1, nil); err == nil && len(w.left) > 0 {
-			err = w.conflict(nil)
+		if err = w.undo(j, f, len(j.steps)-1, nil); err == nil {
+			err = &ConflictError{Conflicts: []Conflict{j.conflict()}, Left: w.left, RolledBack: true, Restored: w.restored}
 		}
 	} else {
 		err = w.apply(j, f, true, nil)

@@ -77,6 +77,19 @@ func seenOf(c *changes.Change) Seen {
 	return s
 }
 
+// Restored is s for an entry that a roll-back has put back: with the change time
+// that it has now, if nothing else about it is new.
+func (s Seen) Restored(st *sys.Stat) Seen {
+	now := Seen{
+		ID: st.Identity(), Mode: st.Mode, UID: st.UID, GID: st.GID, Size: st.Size, Mtime: st.Mtime,
+		Ctime: s.Ctime, Conflict: s.Conflict,
+	}
+	if now == s {
+		s.Ctime = st.Ctime
+	}
+	return s
+}
+
 // unlike says how a change's base entry differs from what was seen.
 func (d *drift) unlike(path string, c *changes.Change) string {
 	was, ok := d.root.Seen[path]

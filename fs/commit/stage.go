@@ -104,7 +104,7 @@ func (c *compiler) copyTree(k *copied, from *sys.Dir, name string, to *sys.Dir, 
 		return tree{}, err
 	}
 	defer way.Close()
-	w := &copyWalk{c: c, way: way, links: links, root: k.root, base: k.slot, dark: -1}
+	w := &copyWalk{c: c, way: way, paths: newKeys(key{}), links: links, root: k.root, base: k.slot, dark: -1}
 	if s.new.opened && s.new.perm&0o500 != 0o500 {
 		w.dark = 0
 	}
@@ -129,6 +129,7 @@ type copyWalk struct {
 	root  uint32
 	base  string // path of the copy in the slots
 	sum   tree
+	paths *keys
 	dark  int // depth below which nothing is summed; -1: everything is
 }
 
@@ -187,7 +188,7 @@ func (w *copyWalk) add(v sys.Visit) error {
 	}
 	st, err := w.way.Dir().Stat(v.Node.Name)
 	if err == nil {
-		w.sum.add(v.Node.Path(), &st, false)
+		w.sum.add(w.paths.of(v.Node), &st, false)
 	}
 	return err
 }
@@ -392,68 +393,4 @@ func (w *world) removeTree(d *sys.Dir, name string, st *sys.Stat) error {
 		return err
 	}
 	return w.fs.Remove(d, name, true)
-}
-
-// sync makes everything durable that the journal speaks of, and the journal
-// itself but for its head: one syncfs for each file system that new entries
-// come from. Errors since the fork are heard through the descriptor of then.
-func (c *compiler) sync(f *file, dir *sys.Dir) error {
-	home, err := dir.Stat("")
-	if err != nil {
-		return err
-	}
-	done := map[uint64]bool{}
-	for i := range c.jobs {
-		if !c.brings(uint32(i)) {
-			continue
-		}
-		if err := c.syncLayer(uint32(i), done); err != nil {
-			return fmt.Errorf("sync the layer of %s: %w", c.jobs[i].Path, err)
-		}
-	}
-	if done[home.Dev] {
-		return nil // the journal lies on one of them
-	}
-	if err := f.f.Sync(); err != nil {
-		return fmt.Errorf("write the journal: %w", err)
-	}
-	return c.w.fs.SyncDir(dir)
-}
-
-// brings says that a root's steps bring new entries.
-func (c *compiler) brings(root uint32) bool {
-	for i := range c.journal.steps {
-		s := &c.journal.steps[i]
-		if s.from.root == root && (s.kind == move || s.kind == swap) && s.to.area == inBase {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *compiler) syncLayer(root uint32, done map[uint64]bool) error {
-	r := c.jobs[root]
-	f := r.SyncFD
-	if f == nil {
-		own, err := c.w.roots[root].layer.OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		if err != nil {
-			return err
-		}
-		defer own.Close()
-		f = own
-	}
-	st, err := sys.StatFD(int(f.Fd()))
-	if err != nil {
-		return err
-	}
-	if !done[st.Dev] || r.SyncFD != nil && r.Copy {
-		done[st.Dev] = true
-		if err := c.w.fs.SyncFS(f); err != nil {
-			return err
-		}
-	}
-	if r.Copy {
-		return c.w.syncRoot(root, done)
-	}
-	return nil
 }

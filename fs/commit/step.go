@@ -151,18 +151,15 @@ func sideOf(s sys.Stat) side {
 // is says that st is this very inode, whatever happened to it.
 func (w *side) is(st *sys.Stat) bool { return st != nil && st.Identity() == w.id }
 
-// unchanged says that st is the entry as the journal has it. The permissions
-// may be those of the move. ctime is not compared: a rename moves it.
-func (w *side) unchanged(st *sys.Stat) bool {
-	return w.difference(st) == ""
-}
-
+// difference says how st is not the entry as the journal has it; "" if it is.
+// The permissions may be those of the move. ctime is not compared: a rename
+// moves it.
 func (w *side) difference(st *sys.Stat) string {
 	switch {
 	case st == nil:
-		return "no longer there"
+		return wasGone
 	case st.Identity() != w.id:
-		return "replaced by another"
+		return wasOther
 	case st.UID != w.uid || st.GID != w.gid:
 		return "its owner changed"
 	case st.Perm() != w.perm && (!w.opened || st.Perm() != w.open):
@@ -177,7 +174,7 @@ func (w *side) difference(st *sys.Stat) string {
 	return ""
 }
 
-// untouched is unchanged before anything was moved: ctime counts too, unless
+// untouched is difference before anything was moved: ctime counts too, unless
 // an earlier step of ours has altered the inode (opened it, or another name).
 func (w *side) untouched(st *sys.Stat) string {
 	if why := w.difference(st); why != "" {

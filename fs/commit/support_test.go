@@ -334,4 +334,5 @@ func many(t testing.TB, r *rig, n int) {
 		}
 	}
 	age(t, r.base())
+	check(t, os.Chtimes(r.layer(), unixTime(past), unixTime(past)))
 }

@@ -31,6 +31,8 @@ type world struct {
 	// are not put back.
 	foreign map[place]bool
 	left    []Left
+	// restored is what of the base was displaced or altered and is back.
+	restored []Restored
 }
 
 type permOf struct {
@@ -53,13 +55,14 @@ type heldDir struct {
 }
 
 // openWorld opens j's roots; dir is the branch's directory, to which the paths
-// of layers and slots are relative.
-func openWorld(fs vfs.FS, j *journal, dir string) (*world, error) {
+// of layers and slots are relative. again: the journal may be from before a
+// reboot, after which a memory file system is another.
+func openWorld(fs vfs.FS, j *journal, dir string, again bool) (*world, error) {
 	w := &world{fs: fs, known: map[place]sys.Identity{}, perms: map[permOf]bool{}, foreign: map[place]bool{}}
 	for i := range j.roots {
 		r := &j.roots[i]
 		d := rootDirs{path: r.path, layerPath: below(dir, r.layer), slotsAt: below(dir, r.slots)}
-		if err := d.open(r); err != nil {
+		if err := d.open(r, again); err != nil {
 			d.close()
 			w.close()
 			return nil, err
@@ -99,10 +102,10 @@ func below(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-func (d *rootDirs) open(r *journalRoot) error {
+func (d *rootDirs) open(r *journalRoot, again bool) error {
 	var err error
 	if d.base, err = openRoot(r.path, r.id); err != nil {
-		if r.memory {
+		if r.memory && again {
 			d.gone = true
 			return nil
 		}
@@ -116,7 +119,7 @@ func (d *rootDirs) open(r *journalRoot) error {
 			continue
 		}
 		if *o.dir, err = sys.OpenDir(o.path); err != nil {
-			if r.memory && errors.Is(err, unix.ENOENT) {
+			if r.memory && again && errors.Is(err, unix.ENOENT) {
 				d.gone = true
 				return nil
 			}
@@ -311,19 +314,20 @@ func sumTree(d *sys.Dir, name string, ctimes bool) (tree, error) {
 	}
 	defer top.Close()
 	var t tree
+	paths := newKeys(key{})
 	if !ctimes && !readable(top, "") {
 		return t, nil
 	}
 	err = sys.Walk(top, func(v sys.Visit) (bool, error) {
-		t.add(v.Node.Path(), &v.Stat, ctimes)
+		t.add(paths.of(v.Node), &v.Stat, ctimes)
 		return ctimes || !v.Stat.IsDir() || readable(v.Dir, v.Node.Name), nil
 	}, nil)
 	return t, err
 }
 
 // add adds one entry: sums of hashes do not depend on the order.
-func (t *tree) add(path string, st *sys.Stat, ctimes bool) {
-	var fixed [8 * 8]byte
+func (t *tree) add(path key, st *sys.Stat, ctimes bool) {
+	var fixed [11 * 8]byte
 	b := fixed[:0]
 	for _, v := range []uint64{st.Ino, uint64(st.Btime), uint64(st.Mode), uint64(st.UID)<<32 | uint64(st.GID), uint64(st.Mtime), st.Rdev} {
 		b = binary.LittleEndian.AppendUint64(b, v)
@@ -336,7 +340,7 @@ func (t *tree) add(path string, st *sys.Stat, ctimes bool) {
 	if ctimes && (st.IsDir() || st.Nlink == 1) { // another name's step moves it
 		b = binary.LittleEndian.AppendUint64(b, uint64(st.Ctime))
 	}
-	h := sha256.Sum256(append(b, path...))
+	h := sha256.Sum256(append(b, path[:]...))
 	lo, hi := binary.LittleEndian.Uint64(t.sum[:]), binary.LittleEndian.Uint64(t.sum[8:])
 	binary.LittleEndian.PutUint64(t.sum[:], lo+binary.LittleEndian.Uint64(h[:]))
 	binary.LittleEndian.PutUint64(t.sum[8:], hi+binary.LittleEndian.Uint64(h[8:]))

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -78,6 +79,28 @@ func (disk) Open(d *sys.Dir, name string, flags int, perm uint32) (File, error) 
 	return file{f}, nil
 }
 
+// Ordered: ext4 and xfs have one journal, memory loses all or nothing. Others
+// may (btrfs has its tree log), but nothing says so.
+func (disk) Ordered(d *sys.Dir) bool {
+	st, err := d.StatFS()
+	if err != nil {
+		return false
+	}
+	switch st.Type {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC:
+		return true
+	}
+	return false
+}
+
+func (disk) SyncFile(d *sys.Dir, name string) error {
+	f, err := d.OpenFile(name, unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 func (disk) SyncDir(d *sys.Dir) error { return d.Sync() }
 
 func (disk) SyncFS(f *os.File) error { return sys.SyncFS(f) }
@@ -95,6 +118,11 @@ func (f file) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (f file) CopyFrom(src *os.File) error { return sys.CopyFile(f.f, src) }
+
+// Begin is only a hint: what fails is heard by Sync.
+func (f file) Begin() {
+	_ = unix.SyncFileRange(int(f.f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+}
 
 func (f file) Sync() error {
 	for {

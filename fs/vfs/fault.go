@@ -22,6 +22,7 @@ const (
 	Make
 	Set
 	Open
+	SyncFile
 	SyncDir
 	SyncFS
 	Write
@@ -31,7 +32,7 @@ const (
 
 var kinds = [...]string{
 	Rename: "rename", Exchange: "exchange", Replace: "replace", Remove: "remove", Make: "make", Set: "set",
-	Open: "open", SyncDir: "sync directory", SyncFS: "sync file system", Write: "write", Copy: "copy", Sync: "sync",
+	Open: "open", SyncFile: "sync file", SyncDir: "sync directory", SyncFS: "sync file system", Write: "write", Copy: "copy", Sync: "sync",
 }
 
 func (k Kind) String() string { return kinds[k] }
@@ -155,6 +156,14 @@ func (f *Fault) Open(d *sys.Dir, name string, flags int, perm uint32) (File, err
 		return nil, err
 	}
 	return &faultFile{file, f, d.Name() + "/" + name}, nil
+}
+
+// SyncFile asks, then syncs.
+func (f *Fault) SyncFile(d *sys.Dir, name string) error {
+	if err := f.ask(SyncFile, d, name); err != nil {
+		return err
+	}
+	return f.FS.SyncFile(d, name)
 }
 
 // SyncDir asks, then syncs.

@@ -42,6 +42,12 @@ type FS interface {
 	// Open opens a file for writing, without following; flags as in open(2).
 	Open(d *sys.Dir, name string, flags int, perm uint32) (File, error)
 
+	// Ordered says that the file system of d writes metadata in the order in
+	// which it was altered, so that a sync of what was altered covers all that
+	// was altered before it.
+	Ordered(d *sys.Dir) bool
+	// SyncFile writes a regular file to disk, content and metadata (fsync(2)).
+	SyncFile(d *sys.Dir, name string) error
 	// SyncDir writes the names of d to disk.
 	SyncDir(d *sys.Dir) error
 	// SyncFS writes the file system of f to disk and reports what has failed
@@ -54,6 +60,9 @@ type File interface {
 	WriteAt(p []byte, off int64) (int, error)
 	// CopyFrom copies the content of src, holes and all, into the empty file.
 	CopyFrom(src *os.File) error
+	// Begin starts to write what was written so far, and waits for nothing: a
+	// later Sync has less to wait for (sync_file_range(2)). It proves nothing.
+	Begin()
 	// Sync is fdatasync(2).
 	Sync() error
 	Close() error

@@ -1,0 +1,122 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/sys"
+)
+
+// syncFiles is up to how many new files are synced one by one: one syncfs for
+// all costs more than that, and waits for other people's data too.
+const syncFiles = 32
+
+// sync makes everything durable that the journal speaks of, and the journal
+// itself but for its head: a few files one by one, else one syncfs for each
+// file system that new entries come from. Errors since the fork are heard: by
+// syncfs through the descriptor of then, by fsync since nobody else has heard
+// of them (errseq in the kernel's Documentation/core-api).
+func (c *compiler) sync(f *file, dir *sys.Dir) error {
+	home, err := dir.Stat("")
+	if err != nil {
+		return err
+	}
+	done := map[uint64]bool{}
+	for i := range c.jobs {
+		fresh, few := c.fresh(uint32(i))
+		if !few {
+			err = c.syncLayer(uint32(i), done)
+		}
+		for k := 0; few && k < len(fresh) && err == nil; k++ {
+			err = c.syncFile(fresh[k])
+		}
+		if err != nil {
+			return fmt.Errorf("sync the layer of %s: %w", c.jobs[i].Path, err)
+		}
+	}
+	if done[home.Dev] {
+		return nil // the journal lies on one of them
+	}
+	if err := f.f.Sync(); err != nil {
+		return fmt.Errorf("write the journal: %w", err)
+	}
+	if c.w.fs.Ordered(dir) {
+		if c.together(home.Dev) {
+			return nil // no step can reach the disk before the journal's name
+		}
+		return c.w.fs.SyncDir(dir) // and with it all above
+	}
+	all, err := dir.OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.w.fs.SyncFS(all), all.Close())
+}
+
+// together says that all roots lie on the file system of the journal.
+func (c *compiler) together(home uint64) bool {
+	for i := range c.w.roots {
+		if st, err := c.w.roots[i].base.Stat(""); err != nil || st.Dev != home {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *compiler) syncFile(p place) error {
+	d, name, err := c.w.at(p)
+	if err != nil {
+		return err
+	}
+	return c.w.fs.SyncFile(d, name)
+}
+
+// fresh lists what a root's steps bring into the base; few says that these are
+// only files, few enough, and their file system such that a file's sync covers
+// its name.
+func (c *compiler) fresh(root uint32) (list []place, few bool) {
+	few = true
+	for i := range c.journal.steps {
+		s := &c.journal.steps[i]
+		if s.from.root != root || s.kind != move && s.kind != swap || s.to.area != inBase {
+			continue
+		}
+		list = append(list, s.from)
+		if s.new.id.Type != unix.S_IFREG || s.new.perm&0o400 == 0 || len(list) > syncFiles {
+			return nil, false
+		}
+	}
+	if len(list) > 0 && (c.jobs[root].Copy || !c.w.fs.Ordered(c.w.roots[root].layer)) {
+		return nil, false
+	}
+	return list, few
+}
+
+func (c *compiler) syncLayer(root uint32, done map[uint64]bool) error {
+	r := c.jobs[root]
+	f := r.SyncFD
+	if f == nil {
+		own, err := c.w.roots[root].layer.OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		f = own
+	}
+	st, err := sys.StatFD(int(f.Fd()))
+	if err != nil {
+		return err
+	}
+	if !done[st.Dev] || r.SyncFD != nil && r.Copy {
+		done[st.Dev] = true
+		if err := c.w.fs.SyncFS(f); err != nil {
+			return err
+		}
+	}
+	if r.Copy {
+		return c.w.syncRoot(root, done)
+	}
+	return nil
+}
