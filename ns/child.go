@@ -38,6 +38,8 @@ type child struct {
 	entry   []int32  // where each Program starts
 	maps    []idMap  // of the programs' own user namespace; none: they stay in init's
 	gate    slot     // event counter by which a program waits for its maps
+	both    slot     // epoll descriptor of control and events
+	alone   slot     // and of events alone
 	tty     slot     // session side of the terminal; 0: none
 	outer   int      // the caller's terminal, for restoring it; -1: none
 
@@ -48,7 +50,6 @@ type child struct {
 	cmsg  [160]uint64
 	msg   [7]uint64
 	iov   [2]uint64
-	poll  [2]pollFD
 	path  [40]byte
 	sig   [4]uint64 // a struct sigaction of the kernel: handler, flags, restorer, mask
 	stat  int32
@@ -70,12 +71,6 @@ type child struct {
 type idMap struct {
 	name string // "uid_map"
 	text string
-}
-
-type pollFD struct {
-	fd      int32
-	events  int16
-	revents int16
 }
 
 // A report is what init and the programs tell the supervisor, in one packet

@@ -248,6 +248,11 @@ func (p *plan) mountProc() {
 		p.step("limit processes", "")
 		p.write("/proc/sys/kernel/pid_max", itoa(max(p.spec.Processes, pidMaxLeast)))
 	}
+	// In a cgroup namespace of its own a program could mount the hierarchy
+	// anew, writable, and freeze or kill what is outside in the caller's cgroup,
+	// where that is the caller's (root's, or delegated; cgroup_namespaces(7)).
+	p.step("limit cgroup namespaces", "")
+	p.write("/proc/sys/user/max_cgroup_namespaces", "0", unix.ENOENT)
 	if !p.masked {
 		return
 	}

@@ -91,6 +91,11 @@ func (p *plan) inheritOne(fd int, extra bool) error {
 		if d.pos, err = unix.Seek(fd, 0, unix.SEEK_CUR); err != nil {
 			d.pos = 0
 		}
+	case d.mode == unix.S_IFBLK && flags&unix.O_ACCMODE == unix.O_RDONLY:
+		d.anew, d.path = true, "" // never by path: no block device is there
+		if d.pos, err = unix.Seek(fd, 0, unix.SEEK_CUR); err != nil {
+			d.pos = 0
+		}
 	case d.mode == unix.S_IFCHR:
 		const mem = 1 // null, zero, full …: whose mode root could change
 		if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
@@ -99,7 +104,7 @@ func (p *plan) inheritOne(fd int, extra bool) error {
 			d.prefer = true
 		}
 	}
-	if d.anew && d.mode == unix.S_IFREG && flags&unix.O_PATH == 0 && (fd <= 2 || extra) {
+	if d.anew && d.mode != unix.S_IFDIR && flags&unix.O_PATH == 0 && (fd <= 2 || extra) {
 		r, w, err := os.Pipe()
 		if err != nil {
 			return fmt.Errorf("make a pipe for descriptor %d: %w", fd, err)
@@ -140,6 +145,10 @@ func (p *plan) reopen() {
 		case d.prefer:
 		case d.feed >= 0:
 			p.call(unix.SYS_DUP3, d.feed, d.fd, p.cloexec(d))
+			if d.same != 0 { // it goes out with the ready report and is closed after
+				p.call(unix.SYS_FCNTL, d.feed, unix.F_DUPFD_CLOEXEC, 3)
+				p.ops[len(p.ops)-1].out = uint16(d.same)
+			}
 			d.note = len(p.notes)
 			p.note("%s cannot be opened inside and is fed through a pipe", d)
 		case d.fd <= 2 || d.extra:

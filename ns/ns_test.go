@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 			os.Exit(helpers[h](os.Args[2:]))
 		}
 	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // a helper built with -race sleeps a second otherwise
 	os.Exit(m.Run())
 }
 
@@ -225,6 +226,12 @@ func init() {
 				spec.Terminal = true
 			case "-again":
 				spec.ReExec = true
+			case "-user": // the form of an ordinary user, also for root
+				spec.Root = false
+			case "-layer":
+				layer := args[1]
+				args = args[1:]
+				spec.Overlays = []Overlay{{Target: spec.Dir, Lower: []string{spec.Dir}, Upper: layer + "/upper", Work: layer + "/work"}}
 			}
 		}
 		spec.Programs = []Program{{Argv: args}}
@@ -236,6 +243,9 @@ func init() {
 			return 125
 		}
 		defer s.Close()
+		for _, w := range s.Warnings() {
+			fmt.Fprintln(os.Stderr, "warning:", w)
+		}
 		go func() {
 			for sig := range signals {
 				s.Signal(sig.(syscall.Signal))

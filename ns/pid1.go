@@ -18,7 +18,7 @@ const (
 const (
 	killAgain = 100e6 // ns; a KILL that found nobody to deliver to is repeated
 	groupSpan = 2e9   // ns; for so long a signal that reached our group counts as delivered
-	groupWait = 5     // ms; for so long the copy of a signal for our group may take
+	groupWait = 5e6   // ns; for so long the copy of a signal for our group may take
 )
 
 // main is the whole life of init.
@@ -51,14 +51,10 @@ func (c *child) serve() {
 	if c.stage != stageNone {
 		timeout = max(c.deadline-c.clock(), 0)
 	}
-	c.wait(2, timeout)
-	if c.poll[1].revents != 0 {
-		c.readSignals()
-		c.reap()
-	}
-	if c.poll[0].revents != 0 {
-		c.obey()
-	}
+	c.wait(c.both, timeout)
+	c.obey()
+	c.readSignals()
+	c.reap() // in every round: whoever reads signals may have read SIGCHLD
 	if c.born {
 		return
 	}
@@ -68,21 +64,24 @@ func (c *child) serve() {
 	}
 }
 
-// wait polls the control socket and the signals, or the signals alone (n=1).
+// wait waits for events: of the control socket and the signals, or of the
+// signals alone. By epoll, since poll fails once the limit of open files is
+// below two, and any process of our uid may set the limits of this one
+// (prlimit(2)).
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (c *child) wait(n uintptr, nanos int64) {
-	c.poll[0] = pollFD{fd: int32(c.control), events: unix.POLLIN}
-	c.poll[1] = pollFD{fd: int32(c.events), events: unix.POLLIN}
-	first := uintptr(unsafe.Pointer(&c.poll)) + (2-n)*unsafe.Sizeof(pollFD{})
-	var limit uintptr
+func (c *child) wait(of slot, nanos int64) {
+	millis := int64(-1)
 	if nanos >= 0 {
-		c.now[0], c.now[1] = nanos/1e9, nanos%1e9
-		limit = uintptr(unsafe.Pointer(&c.now))
+		millis = min((nanos+1e6-1)/1e6, 1<<30)
 	}
-	c.call(unix.SYS_PPOLL, first, n, limit, 0, 0, 0)
+	fd := c.word(c.slots + 8*uintptr(of))
+	_, errno := c.call(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&c.buf)), 2, uintptr(millis), 0, 8)
+	if errno != 0 && errno != uintptr(unix.EINTR) {
+		c.over() // rather than to spin
+	}
 }
 
 // clock is CLOCK_MONOTONIC in nanoseconds.
@@ -136,6 +135,7 @@ func (c *child) obey() {
 		}
 	case requestSignal:
 		c.pass(uintptr(c.in.arg))
+		c.reap() // pass has read all signals, SIGCHLD too
 	case requestEnd:
 		c.end(c.in.nanos)
 	case requestLinger:
@@ -261,7 +261,7 @@ func (c *child) pass(sig uintptr) {
 	if c.word(c.slots+8*uintptr(c.tty)) == 0 {
 		c.readSignals()
 		if !c.recent(sig) {
-			c.wait(1, groupWait*1e6)
+			c.wait(c.alone, groupWait)
 			c.readSignals()
 		}
 		seen := c.recent(sig)

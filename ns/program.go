@@ -218,7 +218,7 @@ func (p *program) encode(c *child, resume int) []byte {
 		}
 	}
 	number(len(p.ops), len(p.fix), p.slots, len(c.views), len(c.entry), len(c.maps))
-	number(resume, int(c.control), int(c.gate), int(c.tty), c.outer)
+	number(resume, int(c.control), int(c.gate), int(c.tty), int(c.both), int(c.alone), c.outer)
 	b = append(b, unsafe.Slice((*byte)(unsafe.Pointer(&p.ops[0])), len(p.ops)*opSize)...)
 	for _, f := range p.fix {
 		number(int(f))
@@ -250,7 +250,8 @@ func decode(raw []byte) (c *child, resume int) {
 	p := &program{ops: make([]op, number()), fix: make([]uint32, number()), slots: number()}
 	views, entry, maps := make([]uint16, number()), make([]int32, number()), make([]idMap, number())
 	resume = number()
-	control, gate, tty, outer := number(), number(), number(), number()
+	control, gate, tty := number(), slot(number()), slot(number())
+	both, alone, outer := slot(number()), slot(number()), number()
 	raw = raw[copy(unsafe.Slice((*byte)(unsafe.Pointer(&p.ops[0])), len(p.ops)*opSize), raw):]
 	for i := range p.fix {
 		p.fix[i] = uint32(number())
@@ -268,7 +269,7 @@ func decode(raw []byte) (c *child, resume int) {
 	}
 	p.arena = append(make([]byte, 0, len(raw)), raw...)
 	c = p.child()
-	c.control, c.gate, c.tty, c.outer = uintptr(control), slot(gate), slot(tty), outer
+	c.control, c.gate, c.tty, c.both, c.alone, c.outer = uintptr(control), gate, tty, both, alone, outer
 	c.views, c.entry, c.maps = views, entry, maps
 	return c, resume
 }

@@ -1,7 +1,6 @@
 package ns
 
 import (
-	"runtime"
 	"slices"
 	"strings"
 
@@ -128,17 +127,20 @@ func (p *plan) restrictProgram(name string) {
 		p.call(unix.SYS_LANDLOCK_RESTRICT_SELF, rules, 0)
 		p.closeSlot(rules)
 	}
-	if !p.spec.Terminal {
-		// In the caller's session /dev/tty is the caller's terminal: nothing
-		// may be typed into it (HAZARDS B14).
-		filter := p.words(refuseTyping()...)
-		prog := p.words(uint64(len(refuseTyping())), uint64(filter)) // struct sock_fprog
-		p.fix = append(p.fix, uint32(prog)+8)
-		p.call(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, prog, 0, 0)
-	}
+	p.installFilter()
 	if !p.spec.Root {
 		const version3 = 0x20080522
 		p.call(unix.SYS_CAPSET, p.words(version3), p.words(0, 0, 0))
+	}
+}
+
+// installFilter refuses what no mount and no namespace closes.
+func (p *plan) installFilter() {
+	if list := p.refusals(); len(list) > 0 {
+		words := filter(list)
+		prog := p.words(uint64(len(words)), uint64(p.words(words...))) // struct sock_fprog
+		p.fix = append(p.fix, uint32(prog)+8)
+		p.call(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, prog, 0, 0)
 	}
 }
 
@@ -151,45 +153,4 @@ func landlockABI() int {
 		return 0
 	}
 	return int(n)
-}
-
-// refuseTyping is a seccomp filter, one instruction a word, that makes the
-// ioctls TIOCSTI and TIOCLINUX EPERM in both ABIs of the machine. The kernel
-// looks at the low 32 bits of the request only, so do we.
-func refuseTyping() []uint64 {
-	const (
-		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		and   = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
-		ret   = unix.BPF_RET | unix.BPF_K
-
-		nrAt, archAt, requestAt = 0, 4, 24 // in struct seccomp_data
-
-		tioclinux = 0x541c
-		x32       = 0x40000000 // __X32_SYSCALL_BIT
-		deny      = 0x00050000 | uint32(unix.EPERM)
-		allow     = 0x7fff0000
-	)
-	native, nativeIoctl, compat, compatIoctl := uint32(unix.AUDIT_ARCH_X86_64), uint32(16), uint32(unix.AUDIT_ARCH_I386), uint32(54)
-	if runtime.GOARCH == "arm64" {
-		native, nativeIoctl, compat = unix.AUDIT_ARCH_AARCH64, 29, unix.AUDIT_ARCH_ARM
-	}
-	in := func(code uint16, k uint32, yes, no uint64) uint64 { // struct sock_filter
-		return uint64(code) | yes<<16 | no<<24 | uint64(k)<<32
-	}
-	return []uint64{
-		in(load, archAt, 0, 0),
-		in(equal, native, 0, 3), // else 5
-		in(load, nrAt, 0, 0),
-		in(and, ^uint32(x32), 0, 0),
-		in(equal, nativeIoctl, 3, 7),
-		in(equal, compat, 0, 6),
-		in(load, nrAt, 0, 0),
-		in(equal, compatIoctl, 0, 4),
-		in(load, requestAt, 0, 0), // 8: an ioctl
-		in(equal, unix.TIOCSTI, 1, 0),
-		in(equal, tioclinux, 0, 1),
-		in(ret, deny, 0, 0),
-		in(ret, allow, 0, 0), // 12
-	}
 }

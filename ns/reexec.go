@@ -39,6 +39,9 @@ func (p *plan) executeAgain() {
 	}
 	for _, d := range p.inherit {
 		keep = append(keep, d.fd)
+		if d.feed >= 0 {
+			keep = append(keep, d.feed)
+		}
 	}
 	for _, fd := range keep {
 		p.call(unix.SYS_FCNTL, fd, unix.F_SETFD, 0)

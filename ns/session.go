@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -73,7 +74,7 @@ func (s *Session) begin() error {
 	go s.listen()
 	err = s.until(context.Background(), func() bool { return s.started })
 	if err == nil && s.master != nil {
-		err = s.master.enter()
+		err = s.master.begin()
 	}
 	return err
 }
@@ -200,10 +201,16 @@ func (s *Session) take(r *report, pid int, fds []int) error {
 		s.exit = exitOf(unix.WaitStatus(r.code), r.flag != 0, s.exec)
 	case reportStopped:
 		if s.master != nil {
-			go s.master.suspend(s)
+			select {
+			case s.master.stops <- struct{}{}:
+			default: // it is being dealt with
+			}
 		}
 	case reportProcess:
-		s.killed = append(s.killed, Process{PID: pid, Command: unix.ByteSliceToString(r.text[:])})
+		// An INT within the grace has them named once more.
+		if !slices.ContainsFunc(s.killed, func(p Process) bool { return p.PID == pid }) {
+			s.killed = append(s.killed, Process{PID: pid, Command: unix.ByteSliceToString(r.text[:])})
+		}
 	case reportEmpty:
 		s.empty = true
 	default:
@@ -321,10 +328,11 @@ func (s *Session) Run(program int) error {
 
 // Signal passes a signal that the supervisor got on to the program, once: not
 // if the program got it already because it was sent to the whole process
-// group. TERM and HUP wake a stopped program. INT while End waits is KILL.
+// group. TERM and HUP wake a stopped program. INT once it has ended is KILL for
+// what it left.
 func (s *Session) Signal(sig unix.Signal) error {
 	s.mu.Lock()
-	ending := s.ending
+	ending := s.ending || s.exit != nil
 	s.mu.Unlock()
 	if ending && sig == unix.SIGINT {
 		return s.request(request{kind: requestEnd})

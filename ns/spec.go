@@ -103,7 +103,7 @@ func (f *Failure) Error() string {
 	if f.Log != "" {
 		s += fmt.Sprintf(" (kernel: %s)", f.Log)
 	}
-	if why := f.explain(); why != "" {
+	if why := f.explain().meaning; why != "" {
 		s += ": " + why
 	}
 	return s

@@ -108,6 +108,7 @@ func prepare(spec *Spec) (p *plan, control *os.File, err error) {
 func (p *plan) start(control *os.File) (*Session, error) {
 	c := p.child()
 	c.control, c.gate, c.tty, c.outer = uintptr(p.control), p.gate, p.slave, -1
+	c.both, c.alone = p.both, p.alone
 	if p.terminal != nil {
 		c.outer = p.terminal.fd
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,6 +36,7 @@ type plan struct {
 
 	slave, gate slot   // session side of the terminal; what programs wait at for their maps
 	umask       slot   // the caller's
+	both, alone slot   // what init waits with
 	mask        uint64 // of signals, the caller's
 	devices     []device
 	sockets     []boundSocket
@@ -313,8 +315,11 @@ func (p *plan) createOverlays() {
 	}
 }
 
+// makeReadOnly also closes the device nodes that lie anywhere but in /dev, in
+// what was installed for a container or a chroot: writing to a device is no
+// writing to a file system, and root may open them.
 func (p *plan) makeReadOnly() {
-	p.call(unix.SYS_MOUNT_SETATTR, unix.AT_FDCWD, "/", unix.AT_RECURSIVE, p.words(unix.MOUNT_ATTR_RDONLY, 0, 0, 0), 32)
+	p.call(unix.SYS_MOUNT_SETATTR, unix.AT_FDCWD, "/", unix.AT_RECURSIVE, p.words(unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV, 0, 0, 0), 32)
 }
 
 func (p *plan) mountPrivate() {
@@ -442,6 +447,15 @@ func (p *plan) enterDirectory() {
 
 func (p *plan) readEvents() {
 	p.call(opEvents, p.words(^uint64(0)))
+	events := p.into()
+	event := unix.EpollEvent{Events: unix.EPOLLIN}
+	readable := p.data(unsafe.Slice((*byte)(unsafe.Pointer(&event)), unsafe.Sizeof(event)))
+	for _, epoll := range []*slot{&p.alone, &p.both} {
+		p.call(unix.SYS_EPOLL_CREATE1, unix.EPOLL_CLOEXEC)
+		*epoll = p.into()
+		p.call(unix.SYS_EPOLL_CTL, *epoll, unix.EPOLL_CTL_ADD, events, readable)
+	}
+	p.call(unix.SYS_EPOLL_CTL, p.both, unix.EPOLL_CTL_ADD, p.control, readable)
 }
 
 func (p *plan) reportReady() { p.call(opReady) }

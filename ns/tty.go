@@ -78,13 +78,14 @@ type relay struct {
 
 	out sync.Mutex // one reads from master and writes to 1 at a time: the order holds
 
-	mu       sync.Mutex // guards what follows
-	raw      [terminalSize]byte
-	isRaw    bool
-	stopping bool
-	input    *input // nil: the caller's keyboard is not ours
-	signals  chan os.Signal
-	done     chan struct{}
+	mu      sync.Mutex // guards what follows
+	raw     [terminalSize]byte
+	isRaw   bool
+	wanted  bool   // the program has the terminal, or will when it goes on
+	input   *input // nil: the caller's keyboard is not ours
+	signals chan os.Signal
+	stops   chan struct{} // the program was stopped
+	done    chan struct{}
 }
 
 func newRelay(outer *outerTerminal, master int, ask func(request) error) *relay {
@@ -93,9 +94,10 @@ func newRelay(outer *outerTerminal, master int, ask func(request) error) *relay 
 	r.master = os.NewFile(uintptr(master), "terminal of the session")
 	r.conn, _ = r.master.SyscallConn() // of an open file: no error
 	r.signals = make(chan os.Signal, 1)
+	r.stops = make(chan struct{}, 1)
 	signal.Notify(r.signals, unix.SIGWINCH)
 	go r.resize()
-	go r.copyOut()
+	go r.follow()
 	return r
 }
 
@@ -120,10 +122,21 @@ func (r *relay) setSize() {
 	}
 }
 
+// begin starts to relay. Nothing may be printed before the caller's terminal
+// is raw: it would add carriage returns of its own.
+func (r *relay) begin() error {
+	if err := r.enter(); err != nil {
+		return err
+	}
+	go r.copyOut()
+	return nil
+}
+
 // enter makes the caller's terminal raw and begins to read from it.
 func (r *relay) enter() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.wanted = true
 	return r.enterLocked()
 }
 
@@ -165,6 +178,7 @@ func (r *relay) enterLocked() error {
 func (r *relay) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.wanted = false
 	r.leaveLocked()
 }
 
@@ -241,35 +255,72 @@ func (r *relay) drain() {
 // the foreground again: a shell's fg does not say so to a job that runs.
 const backgroundLook = 300 * time.Millisecond
 
-// suspend follows a program that was stopped: the caller's terminal is as the
-// shell expects it, this process group stops as a whole, and when it goes on,
-// so does the program.
-func (r *relay) suspend(s *Session) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drain()
-	r.leaveLocked()
+// follow deals with each stop of the program.
+func (r *relay) follow() {
 	woken := make(chan os.Signal, 1)
 	signal.Notify(woken, unix.SIGCONT)
 	defer signal.Stop(woken)
-	unix.Kill(0, unix.SIGTSTP)
-	select {
-	case <-woken:
-	case <-time.After(backgroundLook): // nobody stopped us: the group is an orphan, or ignores TSTP
-	case <-r.done:
-		return
-	}
-	for !r.foreground() {
-		r.ask(request{kind: requestResume}) // bg: it runs on, without a keyboard
+	for {
 		select {
-		case <-time.After(backgroundLook):
+		case <-r.stops:
+			if r.outer.fd >= 0 { // else there is no shell to have us go on
+				r.suspend(woken)
+			}
+		case <-woken:
+			r.ask(request{kind: requestResume})
 		case <-r.done:
 			return
 		}
 	}
-	if r.enterLocked() == nil {
-		r.ask(request{kind: requestResume})
+}
+
+// suspend follows a program that was stopped: the caller's terminal is as the
+// shell expects it, this process group stops as a whole, and when it goes on,
+// so does the program: in the foreground with the terminal, in the background
+// without a keyboard until it comes to the foreground or ends.
+func (r *relay) suspend(woken <-chan os.Signal) {
+	r.mu.Lock()
+	r.drain()
+	r.leaveLocked()
+	r.mu.Unlock()
+	for stopped := true; stopped; {
+		stopped = false
+		for len(woken) > 0 {
+			<-woken // of an earlier time
+		}
+		unix.Kill(0, unix.SIGTSTP)
+		select {
+		case <-woken:
+		case <-time.After(backgroundLook): // nobody stopped us: the group is an orphan, or ignores TSTP
+		case <-r.done:
+			return
+		}
+		if r.foreground() {
+			break
+		}
+		r.ask(request{kind: requestResume}) // bg; an init that is gone tells it elsewhere
+		for !stopped && !r.foreground() {
+			select {
+			case <-r.stops:
+				stopped = true
+			case <-time.After(backgroundLook):
+			case <-r.done:
+				return
+			}
+			r.mu.Lock()
+			ended := !r.wanted
+			r.mu.Unlock()
+			if ended {
+				return
+			}
+		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wanted {
+		r.enterLocked() // where the terminal is gone, the program shall see that
+	}
+	r.ask(request{kind: requestResume})
 }
 
 func (r *relay) foreground() bool {

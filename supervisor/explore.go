@@ -5,10 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"runtime"
+	"slices"
+	"sync"
 	"time"
 
-	"try/fs/branch"
+	"golang.org/x/sys/unix"
+
+	"try/fs/commit"
+	"try/ns"
 )
 
 // An Exploration runs variants of one base side by side and settles what its
@@ -17,18 +24,20 @@ import (
 type Exploration struct {
 	Options             // of each variant; Argv is not looked at
 	Variants [][]string // the commands
-	Schedule Schedule
-	Rule     Rule
-	Deadline time.Duration // for the whole; 0: none
-	Stdin    io.Reader     // each variant gets a copy; nil: empty
+	Schedule Schedule   // nil: all at once
+	Rule     Rule       // nil: the first success
+	Deadline time.Duration
+	Stdin    io.Reader // each variant gets a copy; nil: empty
 
-	KeepLosers bool // for a look; they are stale
+	OnNone     *int // exit status when none is picked; nil: that of the last one
+	KeepLosers bool // for a look; once one is picked they are stale
 	Fallback   bool // if the winner's commit meets a conflict, the next success may try
 }
 
 // Schedule says when variants start.
 type Schedule interface {
-	// Start is how many more may start now.
+	// Start is how many more may start now. With none running and none to
+	// start the exploration is over.
 	Start(queued, running, ended int) int
 }
 
@@ -36,7 +45,8 @@ type Schedule interface {
 // order in which they ended.
 type Rule interface {
 	// Pick says whether the variant is the one to settle now. passed: it exited
-	// with 0, its checks passed, and the policy has nothing against it.
+	// with 0, its checks passed, and the policy has nothing against it; one
+	// that did not is never settled, whatever the rule says.
 	Pick(r *Result, passed bool) bool
 }
 
@@ -57,16 +67,18 @@ type FirstSuccess struct{}
 // Pick takes whatever passed.
 func (FirstSuccess) Pick(_ *Result, passed bool) bool { return passed }
 
-// ExploreUI is how an exploration speaks with whoever started it.
+// ExploreUI is how an exploration speaks with whoever started it. Only Output
+// and Progress are called at the same time as another method.
 type ExploreUI interface {
 	UI
 	// Output is a piece of what variant index wrote to its stdout (1) or stderr
 	// (2). It is called from several goroutines at once.
 	Output(index, stream int, p []byte)
-	// Change tells of a variant that started, ended or was settled.
+	// Change tells of a variant that started, ended or was stopped.
 	Change(index int, state VariantState)
-	// Done says that no Output and Change follow, before the last Event. winner
-	// replays what the one that was picked wrote; nil if there is none.
+	// Done says that no Output and Change follow, before the last Event, and
+	// before Ask. winner replays what the one that was picked wrote; nil if
+	// there is none.
 	Done(winner func(stdout, stderr io.Writer) error)
 }
 
@@ -92,8 +104,15 @@ type GroupResult struct {
 	Why      string // in words
 	Variants []*Result
 	Logs     []string // of each variant: "" once it is settled
-	Hanging  []string // variants whose processes the kernel does not let go of
 }
+
+// InterruptedError says that a signal came before anything was started.
+type InterruptedError struct{ Signal string }
+
+func (e *InterruptedError) Error() string { return "interrupted by " + e.Signal }
+
+// ExitCode is what a shell says of a program that died of it.
+func (e *InterruptedError) ExitCode() int { return signalStatus(e.Signal) }
 
 // Explore runs the variants. An error says that nothing was started and
 // nothing is left.
@@ -101,172 +120,283 @@ func Explore(ctx context.Context, e Exploration, ui ExploreUI) (*GroupResult, er
 	if len(e.Variants) == 0 {
 		return nil, errors.New("explore: no variants")
 	}
+	if e.Schedule == nil {
+		e.Schedule = Jobs(0)
+	}
+	if e.Rule == nil {
+		e.Rule = FirstSuccess{}
+	}
 	sig := catch()
 	defer sig.release()
-	set, err := prepare(e.Options)
-	if err != nil {
-		return nil, err
-	}
-	defer set.close()
-	if set.opts.OnSuccess == 0 {
-		set.opts.OnSuccess = Commit
-	}
-	for _, w := range set.warnings {
-		ui.Warn(w)
-	}
-	feed, err := readAllStdin(e.Stdin)
+	feed, err := keepStdin(ctx, e.Stdin, sig.c)
 	if err != nil {
 		return nil, err
 	}
 	if feed != nil {
 		defer feed.Close()
 	}
-	opts := set.creation(e.Variants[0])
-	opts.Commands = e.Variants
-	members, err := set.home.store.CreateGroup(opts, len(e.Variants))
+	set, err := prepare(e.Options)
 	if err != nil {
 		return nil, err
 	}
-	x := &exploration{e: e, set: set, ui: ui, sig: sig.c, feed: feed, ended: make(chan *variant, len(members))}
+	defer set.close()
+	// In the caller's session a variant could open the terminal, on which
+	// the others and the display are: there is none for it.
+	set.covers = append(set.covers, "/dev/tty")
+	set.opts.Terminal = NoTerminal
+	if set.opts.OnSuccess == 0 {
+		set.opts.OnSuccess = Commit
+	}
+	for _, w := range set.warnings {
+		ui.Warn(w)
+	}
+	set.home.offerInterrupted(set.dir, ui)
+	opts := set.creation(nil)
+	opts.Commands = e.Variants
+	members, err := set.home.store.CreateGroup(opts, len(e.Variants))
+	if err != nil {
+		if errors.Is(err, unix.EMFILE) {
+			err = withHint(err, "each variant takes a few descriptors: raise ulimit -n, or run fewer")
+		}
+		return nil, errors.Join(err, set.home.tidy())
+	}
+	x := &exploration{
+		e: e, set: set, ui: &serialUI{ExploreUI: ui}, sig: sig.c, feed: feed,
+		ended: make(chan *variant, len(members)), free: make(chan struct{}),
+		setups: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
+		live:   map[*variant]*ns.Session{}, started: time.Now(),
+	}
 	for i, b := range members {
 		x.variants = append(x.variants, x.member(i+1, b))
 	}
 	g := x.run(ctx)
-	ui.Event(Event{Kind: "settled", Result: g.Result})
-	return g, set.home.tidy()
+	x.ui.Event(Event{Kind: "settled", Result: g.Result})
+	if os.Getenv("TRY_SYNC") != "" {
+		x.sweeping.Wait()
+	}
+	set.home.tidyBehind(ui)
+	return g, nil
 }
 
-// exploration is one Explore. All of its fields belong to the goroutine of
-// run; what variants share is in variant and in shared.
+// exploration is one Explore. What stands above the gap is set at the start or
+// belongs to the goroutine of run; the rest is shared with those of variants.
 type exploration struct {
 	e        Exploration
 	set      *setup
-	ui       ExploreUI
+	ui       *serialUI
 	sig      <-chan os.Signal
 	feed     *os.File // what stdin held; nil: empty
 	variants []*variant
 	ended    chan *variant
-	shared   shared
+	started  time.Time
 
+	running int
 	winner  *variant
-	why     string
-	stopped string // why all were stopped: "SIGINT", "deadline"
-	err     error  // of the winner's commit
+	why     string // the last fallback
+	stopped string // why all were stopped: "SIGINT", "deadline", "canceled", "decided"
+	err     error  // why the exploration cannot go on
 	last    *variant
-	hanging []string
+	isDone  bool
+
+	setups chan struct{} // held while a session is being set up
+	free   chan struct{} // closed when losers may be cleared away
+	// starting is read-locked while a session is being set up, and locked by
+	// who stops them all: then each is either known, or never starts.
+	starting sync.RWMutex
+	halted   bool
+
+	mu       sync.Mutex // guards what follows; nothing is locked inside
+	live     map[*variant]*ns.Session
+	sweeps   bool // a child that empties the trash runs
+	sweeping sync.WaitGroup
 }
 
 // run starts variants as the schedule says until one is settled, none is left,
 // or all are stopped, and then sees every one of them gone.
 func (x *exploration) run(ctx context.Context) *GroupResult {
-	queue := append([]*variant(nil), x.variants...)
-	running, ended := 0, 0
+	queue := x.variants
+	ended := 0
 	var deadline <-chan time.Time
 	if x.e.Deadline > 0 {
 		deadline = time.After(x.e.Deadline)
 	}
-	started := time.Now()
 	for x.winner == nil && x.stopped == "" {
-		for range x.e.Schedule.Start(len(queue), running, ended) {
+		for range min(x.e.Schedule.Start(len(queue), x.running, ended), len(queue)) {
 			v := queue[0]
 			queue = queue[1:]
-			running++
+			x.running++
 			go x.drive(ctx, v)
 		}
-		if running == 0 {
+		if x.running == 0 {
 			break
 		}
 		select {
 		case v := <-x.ended:
-			running--
+			x.running--
 			ended++
 			x.last = v
-			if x.e.Rule.Pick(v.s.res, v.passed) {
+			x.noted() // what stops all may have made this one end
+			if x.stopped == "" && x.e.Rule.Pick(v.s.res, v.passed) && v.passed {
 				x.settle(ctx, v)
 			}
 		case sig := <-x.sig:
-			x.stop(sig)
+			x.signal(sig)
 		case <-deadline:
 			x.stopped = "deadline"
+		case <-ctx.Done():
+			x.stopped = "canceled"
 		}
 	}
-	x.killAll()
-	for range running {
-		<-x.ended
-	}
-	x.lose(ctx)
-	return x.result(started)
+	x.noted()
+	x.halt()
+	x.join()
+	x.rest(context.WithoutCancel(ctx))
+	return x.result()
 }
 
-// settle makes v the winner, if nobody else was, and settles it. A conflict
-// with --fallback leaves the race open.
-func (x *exploration) settle(ctx context.Context, v *variant) {
-	if err := v.s.b.Decide(); err != nil {
-		if !errors.Is(err, branch.ErrStale) {
-			v.s.fail(err)
+// noted looks at the signals that have come.
+func (x *exploration) noted() {
+	for {
+		select {
+		case sig := <-x.sig:
+			x.signal(sig)
+		default:
+			return
 		}
-		return // somebody else settled the group
 	}
-	if !x.e.Fallback {
-		x.killAll() // with that pending none of them runs user code again
+}
+
+// signal notes one that ends the whole exploration; others are passed on.
+func (x *exploration) signal(sig os.Signal) {
+	n := sig.(unix.Signal)
+	switch n {
+	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
+		if x.stopped == "" && x.winner == nil {
+			x.stopped = unix.SignalName(n)
+		}
+	case unix.SIGPIPE:
+	default:
+		for _, v := range x.variants {
+			select {
+			case v.sig <- sig:
+			default: // it has not taken the last ones yet
+			}
+		}
+	}
+}
+
+func signalStatus(name string) int { return 128 + int(unix.SignalNum(name)) }
+
+// settle makes v the winner, if nobody else was, and settles it. A conflict
+// with Fallback leaves the exploration open.
+func (x *exploration) settle(ctx context.Context, v *variant) {
+	asks := x.set.opts.OnSuccess == Ask
+	if !x.e.Fallback || asks {
+		// Before the disk is waited for: if nobody can be decided for, nobody
+		// can win, so they have nothing to lose by it.
+		x.halt()
+	}
+	if err := v.s.b.Decide(); err != nil {
+		x.stopped, x.err = "decided", err
+		return
 	}
 	x.ui.Change(v.index, Succeeded)
-	err := v.s.settle(ctx, x.set.opts.OnSuccess, fmt.Sprintf("variant %d was the first to succeed", v.index))
+	if asks { // on a screen that nobody else writes to
+		x.clear()
+		x.join()
+		x.done(v)
+	}
+	err := v.s.settle(ctx, x.fate(v), whyWon(v))
 	if err != nil {
 		v.s.fail(err)
-		if x.e.Fallback && v.s.res.Settled == Kept {
+		if _, conflict := errors.AsType[*commit.ConflictError](err); conflict && x.e.Fallback && x.running > 0 {
 			if e := v.s.b.Undecide(); e == nil {
 				v.lost = true
-				x.last = v
-				x.why = fmt.Sprintf("variant %d: %v", v.index, err)
+				x.why = fmt.Sprintf("variant %d: %v; ", v.index, err)
+				x.ui.Event(Event{Kind: "settled", Index: v.index, Result: v.s.res})
 				return
 			}
 		}
 	}
-	x.winner, x.err = v, err
-	x.why = v.s.res.Reason
+	x.winner = v
+	x.ui.Event(Event{Kind: "settled", Index: v.index, Result: v.s.res})
 }
 
-// result puts together what is known at the end.
-func (x *exploration) result(started time.Time) *GroupResult {
-	g := &GroupResult{Group: x.groupName(), Why: x.why, Hanging: x.hanging}
-	for _, v := range x.variants {
-		g.Variants = append(g.Variants, v.s.res)
-		g.Logs = append(g.Logs, v.logPath())
+// fate is what becomes of the winner.
+func (x *exploration) fate(v *variant) Fate {
+	if x.set.opts.OnSuccess == Ask && !x.ui.CanAsk() {
+		v.s.warn("there is no terminal to ask on: the branch is kept")
+		return Keep
 	}
-	var r Result
-	switch {
-	case x.winner != nil:
-		g.Winner = x.winner.index
-		r = *x.winner.s.res
+	return x.set.opts.OnSuccess
+}
+
+// halt sends SIGKILL to every session that is not to be settled, and lets none
+// start. The decision is in the store; with the signal pending no process of
+// theirs returns to user mode (B21). It does not wait for them.
+func (x *exploration) halt() {
+	x.starting.Lock()
+	x.halted = true
+	x.starting.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, s := range x.live {
+		_ = s.Kill() // what cannot be killed is named when it is waited for
+	}
+	if len(x.live) > 0 {
+		go stepBack(slices.Collect(maps.Keys(x.live)))
+	}
+}
+
+// clear lets the losers be cleared away: until the winner is settled they
+// would only be in its way.
+func (x *exploration) clear() {
+	select {
+	case <-x.free:
 	default:
-		r = Result{Dir: x.set.dir, Engine: x.set.engine.Name(), Started: started, Duration: time.Since(started), Settled: Aborted}
-		if x.last != nil {
-			r.ExitCode, r.Signal, r.TimedOut, r.Err = x.last.s.res.ExitCode, x.last.s.res.Signal, x.last.s.res.TimedOut, x.last.s.res.Err
-			if r.Err != nil && x.last.lost {
-				r.Conflicts = x.last.s.res.Conflicts
-			}
-		}
-		if g.Why == "" {
-			g.Why = "no variant succeeded"
-		}
-		switch x.stopped {
-		case "":
-		case "deadline":
-			r.TimedOut, r.ExitCode, g.Why = true, statusTimeout, "the deadline passed"
-		default:
-			r.Signal, r.ExitCode, g.Why = x.stopped, signalStatus(x.stopped), "stopped by "+x.stopped
-		}
-		r.Reason = g.Why
+		close(x.free)
 	}
-	for _, name := range x.hanging {
-		r.Warnings = append(r.Warnings, name+": the kernel does not let go of its processes")
-	}
-	g.Result = &r
-	return g
 }
 
-func (x *exploration) groupName() string {
-	name := x.variants[0].s.res.Branch
-	return name[:len(name)-len(".1")]
+// join waits until nothing is running. Who passes now was too late.
+func (x *exploration) join() {
+	x.clear()
+	for ; x.running > 0; x.running-- {
+		v := <-x.ended
+		if x.last == nil {
+			x.last = v
+		}
+	}
+}
+
+// rest settles whatever is not settled yet.
+func (x *exploration) rest(ctx context.Context) {
+	x.done(x.winner)
+	for _, v := range x.variants {
+		switch {
+		case v.gone:
+		case v == x.winner || v.lost:
+			if err := v.close(); err != nil && v.s.res.Err == nil {
+				v.s.res.Err = err
+			}
+		default:
+			x.lose(ctx, v)
+		}
+	}
+}
+
+// done ends the display, once, with what v wrote.
+func (x *exploration) done(v *variant) {
+	if x.isDone {
+		return
+	}
+	x.isDone = true
+	if v == nil {
+		x.ui.Done(nil)
+		return
+	}
+	if err := v.quiet(); err != nil && v.s.res.Err == nil {
+		v.s.res.Err = err
+	}
+	x.ui.Done(v.log.replay)
 }

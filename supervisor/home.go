@@ -12,7 +12,6 @@ import (
 
 	"try/fs/branch"
 	"try/fs/commit"
-	"try/fs/vfs"
 	"try/supervisor/policy"
 )
 
@@ -159,6 +158,9 @@ func (h *Home) Pick(name string) (string, error) {
 			return b.Name, nil
 		}
 	}
+	if members := membersOf(list, name); len(members) == 1 {
+		return members[0].Name, nil // all that is left of a race
+	}
 	return "", &UnknownBranchError{name, dir}
 }
 
@@ -187,7 +189,8 @@ func (h *Home) Abort(name string, ui UI) (*Result, error) {
 		return r, nil
 	}
 	ui.Event(Event{Kind: "settled", Result: r})
-	return r, h.tidy()
+	h.tidyBehind(ui)
+	return r, nil
 }
 
 // String says it in one line.
@@ -235,7 +238,8 @@ func (h *Home) recover() ([]Recovery, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	return list, h.tidy()
+	_ = h.tidy() // what is left the next run does
+	return list, nil
 }
 
 // recoverOne decides one commit. A branch that is held is being committed at
@@ -260,10 +264,11 @@ func (h *Home) recoverOne(id string) (r Recovery, ok bool, err error) {
 		r.Err = errors.Join(r.Err, b.Close())
 		return r, true, nil
 	}
-	r.Outcome, r.Err = commit.Recover(vfs.Disk(), b.Path())
+	r.Outcome, r.Err = commit.Recover(durable(), b.Path())
 	var c *commit.ConflictError
+	var restored []commit.Restored
 	if errors.As(r.Err, &c) {
-		r.Conflicts, r.Err = c.Conflicts, nil
+		r.Conflicts, r.Err, restored = c.Conflicts, nil, c.Restored
 	}
 	switch {
 	case r.Err != nil:
@@ -271,9 +276,34 @@ func (h *Home) recoverOne(id string) (r Recovery, ok bool, err error) {
 	case r.Outcome == commit.Committed:
 		r.Err = errors.Join(b.RaiseEpoch(), b.Sealed(), b.SetState(branch.Committed), b.Discard())
 	default:
-		r.Err = errors.Join(b.Withdrawn(), b.ForgetJournal(), b.Keep(context.Background()), b.Close())
+		r.Err = errors.Join(b.Withdrawn(), b.ForgetJournal(), h.remember(b, restored), b.Keep(context.Background()), b.Close())
 	}
 	return r, true, nil
+}
+
+// remember records, for a branch whose commit was taken back, what the base
+// looks like, if that was not done at the end of its session.
+func (h *Home) remember(b *branch.Branch, restored []commit.Restored) error {
+	if len(restored) == 0 {
+		return nil
+	}
+	if len(b.Roots) > 0 && b.Roots[0].Seen != nil {
+		return forgive(b, restored)
+	}
+	plan, opened, err := makePlan(context.Background(), b)
+	defer func() {
+		for _, d := range opened {
+			d.Close() // O_PATH
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	c := &committer{home: h, b: b, res: &Result{Plan: plan}}
+	if c.roots, err = commitRoots(b, nil, nil); err != nil {
+		return err
+	}
+	return c.observe(restored)
 }
 
 // verifyJournal says that the journal is of this very branch (H1).

@@ -85,10 +85,14 @@ func (h *Home) Commit(ctx context.Context, name string, o CommitOptions, ui UI) 
 		r.Err = err
 	}
 	ui.Event(Event{Kind: "settled", Result: r})
-	return r, h.tidy()
+	h.tidyBehind(ui)
+	return r, nil
 }
 
 func (k *kept) settle(ctx context.Context, o CommitOptions) error {
+	if err := k.b.CheckStale(); err != nil {
+		return withHint(err, "it can be looked at, try changes %s, but not committed; try abort %s drops it", k.b.Name, k.b.Name)
+	}
 	switch k.b.State {
 	case branch.Damaged:
 		if !o.Damaged {
@@ -153,5 +157,6 @@ func (k *kept) settle(ctx context.Context, o CommitOptions) error {
 		return err
 	}
 	k.res.Settled, k.res.Reason = Committed, "asked"
-	return k.b.Discard()
+	k.afterwards(k.b.Discard())
+	return nil
 }

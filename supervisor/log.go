@@ -39,9 +39,8 @@ func (l *log) write(stream int, p []byte) {
 	if l.err != nil {
 		return
 	}
-	head := [5]byte{byte(stream)}
-	binary.BigEndian.PutUint32(head[1:], uint32(len(p)))
-	_, l.err = l.f.Write(append(head[:], p...))
+	record := binary.BigEndian.AppendUint32([]byte{byte(stream)}, uint32(len(p)))
+	_, l.err = l.f.Write(append(record, p...))
 }
 
 // replay writes the records to where they would have gone.
@@ -51,7 +50,10 @@ func (l *log) replay(stdout, stderr io.Writer) error {
 	if err := readLog(io.NewSectionReader(l.f, 0, 1<<62), stdout, stderr); err != nil {
 		return fmt.Errorf("read %s: %w", l.path, err)
 	}
-	return l.err
+	if l.err != nil {
+		return fmt.Errorf("the log is not whole: %w", l.err)
+	}
+	return nil
 }
 
 // readLog reads records; one that was cut off by a crash ends it.
@@ -88,18 +90,16 @@ func (l *log) close() {
 	l.f.Close() // what could not be written has been noted
 }
 
-// Log replays what a kept branch wrote when it ran as a variant.
-func (h *Home) Log(name string, stdout, stderr io.Writer) error {
-	b, err := h.store.Open(name)
-	if err != nil {
-		return err
+// Log is what a variant of a race has written.
+type Log struct{ f *os.File }
+
+// Replay writes it to where it would have gone.
+func (l *Log) Replay(stdout, stderr io.Writer) error {
+	if err := readLog(l.f, stdout, stderr); err != nil {
+		return fmt.Errorf("read %s: %w", l.f.Name(), err)
 	}
-	f, err := os.Open(filepath.Join(b.Path(), logName))
-	if errors.Is(err, os.ErrNotExist) {
-		return errors.Join(withHint(fmt.Errorf("branch %s has no log", name), "only variants of a race have one; other commands write to the terminal"), b.Close())
-	}
-	if err != nil {
-		return errors.Join(err, b.Close())
-	}
-	return errors.Join(readLog(f, stdout, stderr), f.Close(), b.Close())
+	return nil
 }
+
+// Close closes it.
+func (l *Log) Close() error { return l.f.Close() }

@@ -75,6 +75,10 @@ type Options struct {
 	StdoutToStderr bool  // --json: stdout belongs to the result document
 	KeepClosed     []int // descriptors of ours that CMD must not get (--status-fd)
 
+	// Unseen: nobody looks at the changes of a branch that is dropped, so that
+	// they need not be found out.
+	Unseen bool
+
 	PolicyFile string // instead of the layers
 	NoPolicy   bool
 }

@@ -52,8 +52,8 @@ func prepare(o Options) (*setup, error) {
 	}
 	s := &setup{opts: o}
 	var err error
-	if s.dir, err = os.Getwd(); err != nil {
-		return nil, fmt.Errorf("find the working directory: %w", err)
+	if s.dir, err = workingDir(); err != nil {
+		return nil, err
 	}
 	if s.home, err = OpenHome(); err != nil {
 		return nil, err
@@ -68,6 +68,23 @@ func prepare(o Options) (*setup, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// workingDir is the working directory as the caller names it. The session
+// enters it by that name, so it must lead there: a mount can lie over it.
+func workingDir() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the working directory: %w", err)
+	}
+	here, err := os.Stat(".")
+	if err != nil {
+		return "", fmt.Errorf("find the working directory: %w", err)
+	}
+	if there, err := os.Stat(dir); err != nil || !os.SameFile(here, there) {
+		return "", withHint(fmt.Errorf("the working directory is no longer what lies at %s", dir), "cd %s", dir)
+	}
+	return dir, nil
 }
 
 func (s *setup) close() error { return s.home.Close() }
@@ -164,7 +181,7 @@ func (s *setup) cover() error {
 		return err
 	}
 	s.warnings = append(s.warnings, s.coverage.Notes...)
-	if err := s.deny(); err != nil {
+	if err := errors.Join(s.deny(), s.keepStoresClosed()); err != nil {
 		return err
 	}
 	return s.chooseSockets()
@@ -178,7 +195,8 @@ func (s *setup) chooseSockets() error {
 	}
 	var err error
 	s.sockets, err = sockets.Choose(sockets.Request{
-		Environ: os.Environ(), Home: s.home.user, User: os.Getenv("USER"), UID: os.Geteuid(), Root: sys.Root(),
+		Environ: os.Environ(), Home: s.home.user, User: os.Getenv("USER"), UID: os.Geteuid(),
+		Root:   os.Geteuid() == 0, // in a user namespace of one id too: to a daemon outside it may be the real one
 		Hidden: hidden, Through: absolute(s.dir, s.opts.AllowWrite), Named: s.opts.Sockets,
 	})
 	if err != nil {
@@ -224,6 +242,29 @@ func (s *setup) deny() error {
 	return nil
 }
 
+// keepStoresClosed refuses to let a place through in which a home store lies or
+// would be looked for: a covered store stays where it is, but the directories
+// above it could be moved, and another store be made there, which the next run
+// would believe (H1, H12).
+func (s *setup) keepStoresClosed() error {
+	homes := s.home.store.Homes()
+	for _, home := range slices.Clone(homes) {
+		homes = append(homes, branch.Aliases(home, s.mounts)...)
+	}
+	for _, path := range absolute(s.dir, s.opts.AllowWrite) {
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return fmt.Errorf("--allow-write %s: %w", path, err)
+		}
+		for _, home := range homes {
+			if home == real || engine.IsBelow(home, real) || engine.IsBelow(real, home) {
+				return withHint(fmt.Errorf("--allow-write %s: %s, where branches are stored, cannot be let through", path, home), "name the directories below it that are meant, or capture it: --root")
+			}
+		}
+	}
+	return nil
+}
+
 // shown lists the names at which a path shows, its own first (H35).
 func (s *setup) shown(path string) []string {
 	return slices.DeleteFunc(append([]string{path}, branch.Aliases(path, s.mounts)...), func(p string) bool {
@@ -249,9 +290,10 @@ func (s *setup) spec(b *branch.Branch) (*ns.Spec, error) {
 		Root: sys.Root(), UID: os.Geteuid(), GID: os.Getegid(),
 		Private: s.coverage.Private, AllowWrite: absolute(s.dir, s.opts.AllowWrite),
 		Covers: slices.Compact(covers), Sockets: s.sockets.Pass, Marker: b.Name + "\n",
-		NetNone:   s.opts.Net == "none",
-		Processes: int(s.settings.Processes.Max),
-		Terminal:  s.terminal(),
+		NetNone:     s.opts.Net == "none",
+		Processes:   int(s.settings.Processes.Max),
+		KeepKeyring: s.sockets.Keyring,
+		Terminal:    s.terminal(),
 	}
 	for i := range b.Roots {
 		m, err := b.Mount(i)

@@ -24,6 +24,7 @@ func Run(ctx context.Context, o Options, ui UI) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.askable = ui.CanAsk()
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.discard(), set.home.tidy())
 	}
@@ -34,7 +35,8 @@ func Run(ctx context.Context, o Options, ui UI) (*Result, error) {
 		s.res.Err = err
 	}
 	ui.Event(Event{Kind: "settled", Result: s.res})
-	return s.res, set.home.tidy()
+	set.home.tidyBehind(ui)
+	return s.res, nil
 }
 
 // finish is a session's life from CMD's start to settled.
@@ -50,11 +52,12 @@ func (s *session) finish(ctx context.Context) error {
 			fate, reason = Abort, c.Error()
 		}
 	}
+	s.res.Err = failed
+	if fate == Abort && s.set.opts.Unseen {
+		return s.abort(reason)
+	}
 	if err := s.plan(ctx); err != nil {
 		return errors.Join(failed, err)
-	}
-	if failed != nil {
-		s.res.Err = failed
 	}
 	switch {
 	case fate == Abort:
@@ -86,7 +89,7 @@ func (s *session) fate() (Fate, string) {
 	}
 	if said == 0 {
 		switch {
-		case s.ui.CanAsk():
+		case s.askable: // also if the terminal is gone since
 			said = Ask
 		case s.res.ExitCode == 0:
 			said = Commit
@@ -95,7 +98,7 @@ func (s *session) fate() (Fate, string) {
 		}
 	}
 	if said == Ask {
-		if s.interrupted {
+		if s.noted() {
 			return Keep, "interrupted"
 		}
 		if !s.ui.CanAsk() {
@@ -115,14 +118,31 @@ func (s *session) fail(err error) {
 	}
 }
 
-// discard drops the branch.
+// drop drops the branch.
+func (s *session) drop() error {
+	if err := s.over(); err != nil {
+		return err
+	}
+	if s.res.Plan != nil && s.res.Plan.Empty() {
+		s.letGo()
+		return s.b.Recycle()
+	}
+	return s.discard()
+}
+
+// discard drops the branch to the trash.
 func (s *session) discard() error {
 	if err := s.over(); err != nil {
 		return err
 	}
+	s.letGo()
+	return s.b.Discard()
+}
+
+// letGo closes the directories of the plan.
+func (s *session) letGo() {
 	for _, d := range s.opened {
 		d.Close() // O_PATH: nothing was written through it
 	}
 	s.opened = nil
-	return s.b.Discard()
 }

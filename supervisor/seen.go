@@ -3,6 +3,8 @@ package supervisor
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -53,6 +55,66 @@ func seenOf(b *branch.Branch, i int) (map[string]commit.Seen, error) {
 		seen[string(p.Path)] = p.Seen
 	}
 	return seen, nil
+}
+
+// forgive accepts the change times that a roll-back has given to what it put
+// back. Without it the branch would be in conflict with its own commit.
+func forgive(b *branch.Branch, restored []commit.Restored) error {
+	for i := range b.Roots {
+		paths := restoredIn(restored, b.Roots[i].Path)
+		seen, err := seenOf(b, i)
+		if err != nil {
+			return err
+		}
+		if seen == nil || len(paths) == 0 {
+			continue
+		}
+		if err := forgiveIn(b.Roots[i].Path, seen, paths); err != nil {
+			return fmt.Errorf("record the base for %s: %w", b.Name, err)
+		}
+		list := make([]seenPath, 0, len(seen))
+		for path, s := range seen {
+			list = append(list, seenPath{[]byte(path), s})
+		}
+		if err := b.SetSeen(i, list); err != nil {
+			return fmt.Errorf("record the base for %s: %w", b.Name, err)
+		}
+	}
+	return nil
+}
+
+func forgiveIn(root string, seen map[string]commit.Seen, paths map[string]bool) error {
+	base, err := sys.OpenDir(root)
+	if err != nil {
+		return err
+	}
+	defer base.Close()
+	for path := range paths {
+		was, ok := seen[path]
+		if !ok {
+			continue
+		}
+		dir, name := filepath.Split(path)
+		in, err := base.Sub(strings.TrimSuffix(dir, "/"))
+		if err != nil {
+			continue // somebody else's by now, as Drift will say
+		}
+		if st, err := in.Stat(name); err == nil {
+			seen[path] = was.Restored(&st)
+		}
+		in.Close()
+	}
+	return nil
+}
+
+func restoredIn(restored []commit.Restored, root string) map[string]bool {
+	paths := map[string]bool{}
+	for _, r := range restored {
+		if r.Root == root {
+			paths[r.Path] = true
+		}
+	}
+	return paths
 }
 
 // altered writes the paths of a commit as the store keeps them for branches

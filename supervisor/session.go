@@ -30,6 +30,8 @@ type session struct {
 	prepare     func(*ns.Spec) // the last word on what init gets; may be nil
 	opened      []*sys.Dir     // of the plan
 	interrupted bool           // TERM or HUP: nothing is asked any more
+	askable     bool           // there was a terminal to ask on at the start
+	lastInt     time.Time      // when INT came
 }
 
 // creation is what a branch of this run is made of.
@@ -121,11 +123,50 @@ func (s *session) run(ctx context.Context) error {
 // statusTimeout is the exit status when --timeout ended CMD.
 const statusTimeout = 124
 
-// end ends what is left of the session's processes.
+// end ends what is left of the session's processes. INT does not wait for the
+// grace.
 func (s *session) end(ctx context.Context) error {
-	killed, err := s.ns.End(ctx, *s.set.opts.Grace)
-	s.res.Killed = append(s.res.Killed, killed...)
-	return err
+	done := make(chan error, 1)
+	go func() {
+		killed, err := s.ns.End(ctx, *s.set.opts.Grace)
+		s.res.Killed = append(s.res.Killed, killed...)
+		done <- err
+	}()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case sig := <-s.sig:
+			s.note(sig)
+			if sig == unix.SIGINT {
+				same := s.lastInt.IsZero() && s.res.ExitCode == 128+int(unix.SIGINT)
+				s.lastInt = time.Now()
+				if !same { // as the one that has just ended CMD
+					s.pass(unix.SIGINT)
+				}
+			}
+		}
+	}
+}
+
+// note remembers that an end was asked for.
+func (s *session) note(sig os.Signal) {
+	if sig == unix.SIGTERM || sig == unix.SIGHUP {
+		s.interrupted = true
+	}
+}
+
+// noted says whether an end was asked for up to now. No process is left that
+// other signals could be passed on to.
+func (s *session) noted() bool {
+	for {
+		select {
+		case sig := <-s.sig:
+			s.note(sig)
+		default:
+			return s.interrupted
+		}
+	}
 }
 
 // linger waits for what CMD left, as long as nobody asks for an end.
@@ -174,7 +215,6 @@ func (s *session) wait(ctx context.Context, timeout time.Duration) (ns.Exit, err
 		s.pass(unix.SIGTERM)
 		kill = time.After(*s.set.opts.Grace)
 	}
-	var lastInt time.Time
 	for {
 		select {
 		case e := <-done:
@@ -192,10 +232,10 @@ func (s *session) wait(ctx context.Context, timeout time.Duration) (ns.Exit, err
 				s.pass(n)
 				kill = time.After(*s.set.opts.Grace)
 			case unix.SIGINT:
-				if !lastInt.IsZero() && time.Since(lastInt) < *s.set.opts.Grace {
+				if !s.lastInt.IsZero() && time.Since(s.lastInt) < *s.set.opts.Grace {
 					s.pass(unix.SIGKILL)
 				}
-				lastInt = time.Now()
+				s.lastInt = time.Now()
 				s.pass(n)
 			default:
 				s.pass(n)

@@ -20,7 +20,7 @@ func (s *session) abort(reason string) error {
 	if err := s.b.SetState(branch.Aborted); err != nil {
 		return err
 	}
-	if err := s.discard(); err != nil {
+	if err := s.drop(); err != nil {
 		return err
 	}
 	s.res.Settled, s.res.Reason = Aborted, reason
@@ -29,7 +29,7 @@ func (s *session) abort(reason string) error {
 
 // unchanged drops a branch in which nothing changed.
 func (s *session) unchanged() error {
-	if err := s.discard(); err != nil {
+	if err := s.drop(); err != nil {
 		return err
 	}
 	s.res.Settled, s.res.Reason = Unchanged, "nothing changed"
@@ -56,11 +56,24 @@ func (s *session) observe() error {
 	if err := s.rootsInto(c); err != nil {
 		return err
 	}
+	var restored []commit.Restored
+	if s.c != nil {
+		restored = s.c.restored
+	}
+	return c.observe(restored)
+}
+
+// observe records what the base looks like, of which a roll-back has put some
+// back.
+func (c *committer) observe(restored []commit.Restored) error {
+	for i := range c.roots {
+		c.roots[i].Restored = restoredIn(restored, c.roots[i].Path)
+	}
 	conflicts, err := c.drift()
 	if err != nil {
 		return err
 	}
-	return observe(s.b, s.res.Plan, conflicts)
+	return errors.Join(observe(c.b, c.res.Plan, conflicts), forgive(c.b, restored))
 }
 
 // judge asks the policy about the changes.
@@ -84,7 +97,11 @@ func (s *session) settle(ctx context.Context, fate Fate, reason string) error {
 	if err := s.rootsInto(c); err != nil {
 		return err
 	}
-	if fate == Ask || len(s.res.Asks) > 0 && s.ui.CanAsk() && len(s.res.Denied) == 0 {
+	interrupted := s.noted() // perhaps since the fate was chosen
+	if fate == Ask && interrupted {
+		return s.keep(ctx, "interrupted")
+	}
+	if fate == Ask || len(s.res.Asks) > 0 && s.ui.CanAsk() && len(s.res.Denied) == 0 && !interrupted {
 		answer, err := s.ask(ctx, c)
 		if err != nil {
 			return err
@@ -104,7 +121,8 @@ func (s *session) settle(ctx context.Context, fate Fate, reason string) error {
 		return errors.Join(err, s.keepRefused(ctx, err))
 	}
 	s.res.Settled, s.res.Reason = Committed, reason
-	return s.discard()
+	c.afterwards(s.discard())
+	return nil
 }
 
 // ask puts the question and carries out any answer but commit.
@@ -203,13 +221,14 @@ type committer struct {
 	mounts   []sys.Mount
 	roots    []commit.Root
 	verdict  *verdict
-	answered bool         // the user said yes to what the policy asks about
-	over     func() error // ends the session; nil if there is none
+	answered bool              // the user said yes to what the policy asks about
+	over     func() error      // ends the session; nil if there is none
+	restored []commit.Restored // what a roll-back put back
 }
 
 // commit applies the branch under the store's commit lock. On an error nothing
 // is applied, unless it is commit.ErrUnfinished.
-func (c *committer) commit(ctx context.Context) error {
+func (c *committer) commit(ctx context.Context) (err error) {
 	lock, err := c.home.store.LockCommits(ctx, c.b.Name, func(holder string) {
 		c.ui.Warn("waiting for " + holder + " to finish its commit")
 	})
@@ -217,9 +236,24 @@ func (c *committer) commit(ctx context.Context) error {
 		return err
 	}
 	defer lock.Unlock()
-	if err := c.b.CheckStale(); err != nil {
+	// Before the commit point: if we die behind it, no other member of the
+	// group may commit, whether recovery has come by or not.
+	g, err := c.b.GroupOf()
+	if err != nil {
 		return err
 	}
+	chosen := g != nil && g.Winner == c.b.ID
+	if err := c.b.Decide(); err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil || chosen || errors.Is(err, commit.ErrUnfinished) {
+			return
+		}
+		if e := c.b.Undecide(); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
 	conflicts, err := c.drift()
 	if err != nil {
 		return err
@@ -277,14 +311,28 @@ func (c *committer) apply(ctx context.Context) error {
 	err = job.Commit(ctx, durable(), c.res.Plan, c.ui.Progress)
 	switch conflict, ok := errors.AsType[*commit.ConflictError](err); {
 	case err == nil:
-		return errors.Join(c.b.RaiseEpoch(), c.b.Sealed(), c.b.SetState(branch.Committed))
+		c.afterwards(errors.Join(c.b.RaiseEpoch(), c.b.Sealed(), c.b.SetState(branch.Committed)))
+		return nil
 	case errors.Is(err, commit.ErrUnfinished):
 		return err
 	case ok:
-		c.res.Conflicts = conflict.Conflicts
+		c.res.Conflicts, c.restored = conflict.Conflicts, conflict.Restored
 	}
 	c.b.State = before // nothing was applied: that is what the disk says still
-	return errors.Join(err, c.b.Withdrawn(), c.b.ForgetJournal())
+	err = errors.Join(err, c.b.Withdrawn(), c.b.ForgetJournal())
+	if len(c.restored) > 0 {
+		err = errors.Join(err, forgive(c.b, c.restored), c.b.Save())
+	}
+	return err
+}
+
+// afterwards says what went wrong behind a commit. It has happened all the same:
+// the next try goes on cleaning up.
+func (c *committer) afterwards(err error) {
+	if err != nil {
+		c.res.Warnings = append(c.res.Warnings, "committed, but not cleaned up: "+err.Error())
+		c.ui.Warn(c.res.Warnings[len(c.res.Warnings)-1])
+	}
 }
 
 // durable is the file system for the durable path: the disk, or in a test one

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,25 +38,60 @@ func sweep(store string) error {
 		return err
 	}
 	defer s.Close()
-	return s.Tidy(context.Background())
+	return errors.Join(clearStale(s), s.Tidy(context.Background()))
 }
 
 // tidy has the trash emptied behind the run: by a child that holds none of the
 // caller's descriptors, or at once if TRY_SYNC is set.
 func (h *Home) tidy() error {
 	if os.Getenv("TRY_SYNC") != "" {
-		return h.store.Tidy(context.Background())
+		return errors.Join(clearStale(h.store), h.store.Tidy(context.Background()))
 	}
-	exe, err := os.Executable()
+	if untidy, err := h.store.Untidy(); err != nil || !untidy && !h.hasGroups() {
+		return err
+	}
+	child, err := h.sweeper()
 	if err != nil {
-		return fmt.Errorf("empty the trash: %w", err)
-	}
-	child := exec.Cmd{
-		Path: exe, Args: []string{sweepName, h.store.Path()}, Dir: "/", Env: []string{},
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		return err
 	}
 	if err := child.Start(); err != nil {
 		return fmt.Errorf("empty the trash: %w", err)
 	}
 	return child.Process.Release()
+}
+
+// tidyBehind is tidy after a run is over, whose result nothing can change.
+func (h *Home) tidyBehind(ui UI) {
+	if err := h.tidy(); err != nil {
+		ui.Warn(err.Error())
+	}
+}
+
+// sweeper is that child.
+func (h *Home) sweeper() (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("empty the trash: %w", err)
+	}
+	return &exec.Cmd{
+		Path: exe, Args: []string{sweepName, h.store.Path()}, Dir: "/", Env: []string{},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}, nil
+}
+
+// sweepOnce starts to empty the trash in the middle of a run: in a child,
+// which has the lowest priority, so nobody should wait for it; in this process
+// if TRY_SYNC is set, since then the run does.
+func (h *Home) sweepOnce() (wait func() error, err error) {
+	if os.Getenv("TRY_SYNC") != "" {
+		return func() error { return h.store.Tidy(context.Background()) }, nil
+	}
+	child, err := h.sweeper()
+	if err != nil {
+		return nil, err
+	}
+	if err := child.Start(); err != nil {
+		return nil, fmt.Errorf("empty the trash: %w", err)
+	}
+	return child.Wait, nil
 }

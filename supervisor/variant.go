@@ -4,78 +4,93 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"try/fs/branch"
 	"try/ns"
 )
 
-// variant is one member of an exploration.
+// variant is one member of an exploration. It belongs to the goroutine of
+// drive until that has sent it to ended, then to that of run.
 type variant struct {
 	index  int
 	s      *session
 	sig    chan os.Signal
-	log    *log
-	pumps  sync.WaitGroup // of its output
-	passed bool           // it may be picked; written before it is sent to ended
-	lost   bool           // it was picked, and its commit met a conflict
-	ran    bool
-	err    error
-}
-
-// shared is what the goroutines of variants have in common with that of run.
-type shared struct {
-	// starting is read-locked while a session is being set up, and locked by
-	// who stops them all: then each is either known, or never starts.
-	starting sync.RWMutex
-	stopped  bool
-	live     map[*variant]*ns.Session
-	mu       sync.Mutex // guards live
+	log    *log // nil: it never started
+	init   int  // pid of the session's init; 0: not known
+	output []*pump
+	passed bool // it may be picked; its session stands, with init alone in it
+	lost   bool // it was picked, and its commit met a conflict
+	gone   bool // it is settled and closed
 }
 
 // member is the variant in branch b.
 func (x *exploration) member(index int, b *branch.Branch) *variant {
 	v := &variant{index: index, sig: make(chan os.Signal, 4)}
 	v.s = x.set.session(b, variantUI{x.ui, index}, v.sig)
-	v.s.prepare = func(spec *ns.Spec) {
-		spec.Env = append(spec.Env, "TRY_INDEX="+strconv.Itoa(index), "TRY_COUNT="+strconv.Itoa(len(x.e.Variants)))
-		spec.Terminal = false
-	}
+	v.s.res.Started = time.Time{} // not yet
 	x.ui.Change(index, Queued)
 	return v
 }
 
-// variantUI gives the events of a variant their index, and asks nothing:
-// whatever a variant would ask is the rule's to decide.
-type variantUI struct {
+// serialUI lets one goroutine at a time through.
+type serialUI struct {
 	ExploreUI
+	mu sync.Mutex
+}
+
+func (u *serialUI) Event(e Event) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ExploreUI.Event(e)
+}
+
+func (u *serialUI) Warn(message string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ExploreUI.Warn(message)
+}
+
+func (u *serialUI) Change(index int, state VariantState) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ExploreUI.Change(index, state)
+}
+
+// variantUI gives the events of a variant their index.
+type variantUI struct {
+	*serialUI
 	index int
 }
 
 func (u variantUI) Event(e Event) {
 	e.Index = u.index
-	u.ExploreUI.Event(e)
+	u.serialUI.Event(e)
 }
 
-func (u variantUI) Warn(message string) {
-	u.ExploreUI.Warn(fmt.Sprintf("[%d] %s", u.index, message))
-}
+func (u variantUI) Warn(message string) { u.serialUI.Warn(fmt.Sprintf("[%d] %s", u.index, message)) }
 
 // drive takes a variant from its start to the point where the rule is asked.
+// One that has nothing to expect of the rule is settled first: what it holds,
+// processes, mounts, disk, is free for those that wait for their turn.
 func (x *exploration) drive(ctx context.Context, v *variant) {
-	v.err = x.tryOne(ctx, v)
+	err := x.tryOne(ctx, v)
 	switch {
 	case v.passed:
-	case errors.Is(v.err, errStopped):
+		x.kill(v, nil) // init alone is left, and the winner needs it
+	case errors.Is(err, errStopped):
 		x.ui.Change(v.index, Stopped)
+		<-x.free
+		x.lose(context.WithoutCancel(ctx), v)
 	default:
+		v.s.res.Err = err
 		x.ui.Change(v.index, Failed)
+		x.lose(context.WithoutCancel(ctx), v)
 	}
 	x.ended <- v
 }
@@ -83,273 +98,278 @@ func (x *exploration) drive(ctx context.Context, v *variant) {
 // errStopped says that the exploration was over before this variant was.
 var errStopped = errors.New("stopped")
 
+// tryOne runs a variant and its checks, and says why it cannot be picked. A
+// command that merely exited with something else than 0 is no error.
 func (x *exploration) tryOne(ctx context.Context, v *variant) error {
 	if err := x.start(ctx, v); err != nil {
 		return err
 	}
-	err := v.s.run(ctx)
-	if err != nil {
-		return x.orStopped(v, err)
+	if err := v.s.run(ctx); err != nil {
+		return x.orStopped(err)
 	}
 	if v.s.res.ExitCode != 0 {
-		return nil
+		return x.orStopped(nil)
 	}
-	if len(v.s.set.opts.Checks) > 0 {
+	if len(x.set.opts.Checks) > 0 {
 		x.ui.Change(v.index, Checking)
 		if err := v.s.check(ctx); err != nil {
-			return x.orStopped(v, err)
+			return x.orStopped(err)
 		}
 	}
 	if err := v.s.plan(ctx); err != nil {
-		return x.orStopped(v, err)
+		return x.orStopped(err)
 	}
 	if err := v.s.judge(); err != nil {
-		return x.orStopped(v, err)
+		return x.orStopped(err)
 	}
 	if err := v.s.c.refusal(); err != nil {
-		return x.orStopped(v, err)
+		return x.orStopped(err)
 	}
-	x.shared.mu.Lock()
-	delete(x.shared.live, v) // nothing of it runs any more
-	x.shared.mu.Unlock()
 	v.passed = true
 	return nil
 }
 
 // orStopped tells a variant's own failure from the end that we gave it.
-func (x *exploration) orStopped(v *variant, err error) error {
-	x.shared.starting.RLock()
-	defer x.shared.starting.RUnlock()
-	if x.shared.stopped {
+func (x *exploration) orStopped(err error) error {
+	x.starting.RLock()
+	defer x.starting.RUnlock()
+	if x.halted {
 		return errStopped
 	}
-	v.s.res.Err = err
 	return err
 }
 
-// start sets the session up, with pipes for its output.
+// start sets the session up, with pipes for its output. No more are set up at
+// once than there are processors: more would not be faster, and whoever stops
+// them all waits for those under way.
 func (x *exploration) start(ctx context.Context, v *variant) error {
-	x.shared.starting.RLock()
-	defer x.shared.starting.RUnlock()
-	if x.shared.stopped {
+	x.setups <- struct{}{}
+	defer func() { <-x.setups }()
+	x.starting.RLock()
+	defer x.starting.RUnlock()
+	if x.halted {
 		return errStopped
 	}
-	v.ran = true
-	var ends []*os.File
-	defer func() {
-		for _, f := range ends {
-			f.Close()
-		}
-	}()
-	stdio, readers, err := x.plumb(v, &ends)
+	p, err := x.plumb(v)
 	if err != nil {
-		ends = append(ends, readers...)
-		v.s.res.Err = err
 		return err
 	}
-	withEnv := v.s.prepare
+	defer p.close()
 	v.s.prepare = func(spec *ns.Spec) {
-		withEnv(spec)
+		spec.Env = append(spec.Env, "TRY_INDEX="+strconv.Itoa(v.index), "TRY_COUNT="+strconv.Itoa(len(x.variants)))
 		for i := range spec.Programs {
-			spec.Programs[i].Stdio = stdio
+			spec.Programs[i].Stdio = p.stdio
 		}
-	}
-	for i, r := range readers {
-		v.pumps.Add(1)
-		go x.pump(v, i+1, r)
 	}
 	if err := v.s.start(ctx); err != nil {
-		v.s.res.Err = err
 		return err
 	}
-	x.shared.mu.Lock()
-	if x.shared.live == nil {
-		x.shared.live = map[*variant]*ns.Session{}
+	if init := parentOf(v.s.ns.PID()); parentOf(init) == os.Getpid() {
+		v.init = init
 	}
-	x.shared.live[v] = v.s.ns
-	x.shared.mu.Unlock()
+	x.kill(v, v.s.ns)
 	x.ui.Change(v.index, Started)
 	return nil
 }
 
-// plumb makes the descriptors of a variant. Those in ends are closed once init
-// has them.
-func (x *exploration) plumb(v *variant, ends *[]*os.File) (stdio [3]*os.File, readers []*os.File, err error) {
-	if v.log, err = createLog(v.s.b.Path()); err != nil {
-		return stdio, nil, err
-	}
-	if stdio[0], err = x.stdin(); err != nil {
-		return stdio, nil, err
-	}
-	*ends = append(*ends, stdio[0])
-	for i := 1; i <= 2; i++ {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return stdio, readers, fmt.Errorf("make a pipe for the output of variant %d: %w", v.index, err)
-		}
-		stdio[i] = w
-		*ends = append(*ends, w)
-		readers = append(readers, r)
-	}
-	return stdio, readers, nil
-}
-
-// stdin is one variant's: empty, or a copy of ours.
-func (x *exploration) stdin() (*os.File, error) {
-	if x.feed == nil {
-		return os.Open(os.DevNull)
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("make a pipe for stdin: %w", err)
-	}
-	go func() {
-		// Who does not read to the end gets no more: EPIPE.
-		_, _ = io.Copy(w, io.NewSectionReader(x.feed, 0, 1<<62))
-		w.Close()
-	}()
-	return r, nil
-}
-
-// readAllStdin keeps what r holds in memory, once for all variants.
-func readAllStdin(r io.Reader) (*os.File, error) {
-	if r == nil {
-		return nil, nil
-	}
-	fd, err := unix.MemfdCreate("try stdin", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("keep stdin: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "stdin")
-	if _, err := io.Copy(f, r); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("read stdin: %w", err)
-	}
-	return f, nil
-}
-
-// pump brings one stream of a variant to its log and to the display.
-func (x *exploration) pump(v *variant, stream int, r *os.File) {
-	defer v.pumps.Done()
-	defer r.Close()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := r.Read(buf)
-		if n > 0 {
-			v.log.write(stream, buf[:n])
-			x.ui.Output(v.index, stream, buf[:n])
-		}
-		if err != nil {
-			return
-		}
+// kill says how a variant is killed; nil: it need not be any more.
+func (x *exploration) kill(v *variant, k *ns.Session) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if k == nil {
+		delete(x.live, v)
+	} else {
+		x.live[v] = k
 	}
 }
 
-// stop notes a signal that ends the whole exploration; others are passed on.
-func (x *exploration) stop(sig os.Signal) {
-	n := sig.(unix.Signal)
-	switch n {
-	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
-		x.stopped = unix.SignalName(n)
-	case unix.SIGPIPE:
-	default:
-		for _, v := range x.variants {
-			select {
-			case v.sig <- sig:
-			default: // it has not taken the last one yet
-			}
-		}
+// quiet ends the session and reads what is left of its output.
+func (v *variant) quiet() error {
+	err := v.s.over()
+	for _, p := range v.output {
+		p.finish()
 	}
+	v.output = nil
+	return err
 }
 
-func signalStatus(name string) int { return 128 + int(unix.SignalNum(name)) }
-
-// killAll sends SIGKILL to every session that is not to be settled. The
-// decision is in the store; with the signal pending no process of theirs
-// returns to user mode. It does not wait for them.
-func (x *exploration) killAll() {
-	x.shared.starting.Lock()
-	x.shared.stopped = true
-	x.shared.starting.Unlock()
-	x.shared.mu.Lock()
-	defer x.shared.mu.Unlock()
-	for _, s := range x.shared.live {
-		_ = s.Kill() // what cannot be killed is named when it is waited for
+// close lets go of everything. The branch stays what it is.
+func (v *variant) close() error {
+	err := v.quiet()
+	v.gone = true
+	if v.log != nil {
+		v.log.close()
 	}
+	return errors.Join(err, v.s.close())
 }
 
-// lose drops every variant but the winner, or keeps it for a look, after all
-// its processes are gone.
-func (x *exploration) lose(ctx context.Context) {
-	for _, v := range x.variants {
-		if v == x.winner {
-			continue
-		}
-		if err := v.s.over(); err != nil {
-			if errors.Is(err, syscall.ETIMEDOUT) {
-				x.hanging = append(x.hanging, v.s.res.Branch)
-			}
-			v.s.res.Warnings = append(v.s.res.Warnings, err.Error())
-		}
-	}
-	for _, v := range x.variants {
-		v.pumps.Wait()
-	}
-	x.ui.Done(x.replay())
-	for _, v := range x.variants {
-		if v.log != nil {
-			v.log.close()
-		}
-		if v == x.winner {
-			if err := v.s.close(); err != nil && v.s.res.Err == nil {
-				v.s.res.Err = err
-			}
-			continue
-		}
-		x.settleLoser(ctx, v)
-	}
-}
-
-func (x *exploration) settleLoser(ctx context.Context, v *variant) {
+// lose sees a variant gone and drops it, or keeps it for a look.
+func (x *exploration) lose(ctx context.Context, v *variant) {
+	x.kill(v, nil) // before its pidfd is closed
 	r := v.s.res
-	reason := "another variant was first"
-	switch {
-	case !v.ran:
-		reason = "never started"
-	case r.Err != nil:
-		reason = r.Err.Error()
-	case r.ExitCode != 0:
-		reason = fmt.Sprintf("exit status %d", r.ExitCode)
-	case x.stopped != "":
-		reason = "stopped"
+	pid := 0
+	if v.s.ns != nil {
+		pid = v.s.ns.PID()
 	}
+	ran := !r.Started.IsZero()
+	if err := v.quiet(); err != nil {
+		if errors.Is(err, syscall.ETIMEDOUT) {
+			err = fmt.Errorf("the kernel does not let go of %s of variant %d: %w", processName(pid), v.index, err)
+		}
+		v.s.warn(err.Error())
+	}
+	if ran && r.Duration == 0 { // it never exited by itself
+		r.Duration = time.Since(r.Started)
+		r.ExitCode, r.Signal = signalStatus("SIGKILL"), "SIGKILL"
+	}
+	r.Reason = x.whyLost(r, ran)
 	var err error
-	switch {
-	case v.lost:
-		return // kept already: its commit met a conflict
-	case x.e.KeepLosers && v.ran:
+	if x.e.KeepLosers && ran {
 		r.Settled = Kept
 		err = v.s.b.Keep(ctx)
-	default:
+	} else {
 		r.Settled = Aborted
 		err = errors.Join(v.s.b.SetState(branch.Aborted), v.s.discard())
+		if ran {
+			x.sweepSoon()
+		}
 	}
-	r.Reason = reason
 	if err != nil {
 		r.Settled, r.Err = Kept, errors.Join(r.Err, err)
 	}
-	if err := v.s.close(); err != nil && r.Err == nil {
+	if err := v.close(); err != nil && r.Err == nil {
 		r.Err = err
 	}
 	v.s.ui.Event(Event{Kind: "settled", Result: r})
 }
 
-// replay prints the winner's output.
-func (x *exploration) replay() func(stdout, stderr io.Writer) error {
-	if x.winner == nil || x.winner.log == nil {
-		return nil
+func (x *exploration) whyLost(r *Result, ran bool) string {
+	switch {
+	case !ran && r.Err == nil:
+		return "never started"
+	case r.Err != nil:
+		return r.Err.Error()
+	case r.TimedOut:
+		return "timed out"
+	case r.ExitCode != 0 && r.Signal == "":
+		return fmt.Sprintf("exit status %d", r.ExitCode)
+	case !x.isHalted() && r.Signal != "":
+		return r.Signal
 	}
-	return x.winner.log.replay
+	return "stopped"
+}
+
+func (x *exploration) isHalted() bool {
+	x.starting.RLock()
+	defer x.starting.RUnlock()
+	return x.halted
+}
+
+// processName names a process by its comm, never by its arguments.
+func processName(pid int) string {
+	if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil {
+		return fmt.Sprintf("%s (process %d)", strings.TrimSpace(string(comm)), pid)
+	}
+	return "the processes"
+}
+
+// sweepSoon has the trash emptied while the others run: the losers of a long
+// exploration would fill the disk. One child at a time does it.
+func (x *exploration) sweepSoon() {
+	if x.isHalted() {
+		return // it ends anyway
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.sweeps {
+		return
+	}
+	sweep, err := x.set.home.sweepOnce()
+	if err != nil {
+		return // the end of the run tries again, and says so
+	}
+	x.sweeps = true
+	x.sweeping.Go(func() {
+		_ = sweep() // likewise
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.sweeps = false
+	})
+}
+
+// result puts together what is known at the end.
+func (x *exploration) result() *GroupResult {
+	g := &GroupResult{Group: x.groupName(), Why: "no variant succeeded"}
+	for _, v := range x.variants {
+		g.Variants = append(g.Variants, v.s.res)
+		g.Logs = append(g.Logs, v.logPath())
+	}
+	if x.winner != nil {
+		r := *x.winner.s.res
+		g.Result, g.Winner, g.Why = &r, x.winner.index, x.why+whyWon(x.winner)
+		if r.Err != nil {
+			g.Why += ", but " + r.Err.Error()
+		}
+		g.warnOf(x.winner)
+		return g
+	}
+	r := &Result{
+		Dir: x.set.dir, Engine: x.set.engine.Name(), Started: x.started, Duration: time.Since(x.started), Settled: Aborted,
+		Warnings: x.set.warnings, Passed: x.set.doors(),
+	}
+	g.Result = r
+	switch {
+	case x.stopped == "decided":
+		g.Why, r.Err = x.err.Error(), x.err
+	case x.stopped == "deadline":
+		r.TimedOut, r.ExitCode, g.Why = true, statusTimeout, "the deadline passed"
+	case x.stopped == "canceled":
+		r.ExitCode, g.Why = StatusFailed, "canceled"
+	case x.stopped != "":
+		r.Signal, r.ExitCode, g.Why = x.stopped, signalStatus(x.stopped), "stopped by "+x.stopped
+	case x.last != nil:
+		last := x.last.s.res
+		r.ExitCode, r.Signal, r.TimedOut, r.Err = last.ExitCode, last.Signal, last.TimedOut, last.Err
+	}
+	for _, v := range x.variants {
+		if v.lost { // a success that nobody could follow
+			lost := v.s.res
+			r.Err, r.Conflicts, r.Branch, r.ID, r.Settled = lost.Err, lost.Conflicts, lost.Branch, lost.ID, lost.Settled
+		}
+	}
+	signalled := x.stopped != "" && r.Signal == x.stopped
+	if x.e.OnNone != nil && !signalled && r.Settled == Aborted && x.err == nil {
+		r.ExitCode, r.Err = *x.e.OnNone, nil
+	}
+	g.Why = x.why + g.Why
+	r.Reason = g.Why
+	g.warnOf(nil)
+	return g
+}
+
+func whyWon(v *variant) string { return fmt.Sprintf("variant %d was the first to succeed", v.index) }
+
+// warnOf passes the warnings of the variants but v on.
+func (g *GroupResult) warnOf(v *variant) {
+	known := map[string]bool{}
+	for _, w := range g.Warnings {
+		known[w] = true
+	}
+	for i, r := range g.Variants {
+		if v != nil && i+1 == v.index {
+			continue
+		}
+		for _, w := range r.Warnings {
+			if !known[w] {
+				known[w] = true
+				g.Warnings = append(g.Warnings, w)
+			}
+		}
+	}
+}
+
+func (x *exploration) groupName() string {
+	return strings.TrimSuffix(x.variants[0].s.res.Branch, ".1")
 }
 
 // logPath is where the variant's output is kept, "" once it is settled.

@@ -67,9 +67,10 @@ func (c *committer) judge(p *policy.Policy, allow []string) error {
 				v.input.Roots = append(v.input.Roots, name)
 			}
 		}
+		paths := fullPaths(r)
 		for k := range r.Changes {
 			ch := &r.Changes[k]
-			path := filepath.Join(r.Root.Path, ch.Path())
+			path := paths[k]
 			in := policy.Change{Path: path, Kind: ch.Kind.String(), Type: ch.Type.String()}
 			if ch.Layer != nil {
 				in.Exec = ch.Type == changes.File && ch.Layer.Mode&0o111 != 0
@@ -89,6 +90,32 @@ func (c *committer) judge(p *policy.Policy, allow []string) error {
 	c.describe()
 	c.without(v.outcome.Drops)
 	return nil
+}
+
+// fullPaths joins the paths of all changes. Directories stand before what is
+// below them: backwards, theirs are the beginnings of others, so that a tree of
+// great depth does not take the square of it.
+func fullPaths(r *changes.RootPlan) []string {
+	paths := make([]string, len(r.Changes))
+	known := map[*sys.Node]string{}
+	for k := len(r.Changes) - 1; k >= 0; k-- {
+		node := r.Changes[k].Node
+		path, ok := known[node]
+		if !ok {
+			path = filepath.Join(r.Root.Path, node.Path())
+			up := path
+			for n := node; n != nil && n.Parent != nil; n = n.Parent {
+				up = up[:len(up)-len(n.Name)-1]
+				if known[n.Parent] != "" {
+					break
+				}
+				known[n.Parent] = up
+			}
+		}
+		delete(known, node)
+		paths[k] = path
+	}
+	return paths
 }
 
 // describe says in words what the policy found.

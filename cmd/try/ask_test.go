@@ -98,7 +98,10 @@ func playCommand(t *testing.T, cmd *exec.Cmd, answers func(p *player, n int)) *p
 	} else if out, err = cmd.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty, cmd.SysProcAttr.Ctty = true, true, 0
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

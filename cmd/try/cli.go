@@ -23,6 +23,7 @@ type words struct {
 	Branches branchesCmd `cmd:"" help:"List the branches."`
 	Recover  recoverCmd  `cmd:"" help:"Finish or roll back what a crash left."`
 	Doctor   doctorCmd   `cmd:"" help:"Say what works here, why not, and how to fix it."`
+	Log      logCmd      `cmd:"" help:"Print what the variants of a race wrote."`
 	Policy   policyCmd   `cmd:"" help:"Explain, list or trust the rules for commits."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
@@ -145,7 +146,7 @@ func needsNext(arg string, model *kong.Node) bool {
 
 // reserved lists the words that are commands of ours.
 func reserved() []string {
-	return []string{"changes", "commit", "abort", "branches", "recover", "doctor", "policy", "version", "help"}
+	return []string{"changes", "commit", "abort", "branches", "recover", "doctor", "policy", "version", "help", "log"}
 }
 
 // wordIn is the reserved word in a command line of ours.
@@ -217,6 +218,21 @@ func (r *raw) Decode(ctx *kong.DecodeContext) error {
 		return err
 	}
 	*r = raw(token.String())
+	return nil
+}
+
+// branchArg is the name of a branch. An empty one, of a shell variable that is
+// not set, is a mistake: it must not mean the newest branch.
+type branchArg raw
+
+// Decode takes one argument that is not empty.
+func (b *branchArg) Decode(ctx *kong.DecodeContext) error {
+	if err := (*raw)(b).Decode(ctx); err != nil {
+		return err
+	}
+	if *b == "" {
+		return errors.New("the name of a branch is empty")
+	}
 	return nil
 }
 

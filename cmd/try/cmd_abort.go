@@ -4,9 +4,9 @@ import "errors"
 
 // abortCmd is `try abort`.
 type abortCmd struct {
-	Name  raw  `arg:"" optional:"" help:"Branch; none: the only or newest one of this directory."`
-	Quiet bool `short:"q" help:"Print nothing."`
-	JSON  bool `name:"json" help:"Print one result document on stdout."`
+	Name  branchArg `arg:"" optional:"" help:"Branch; none: the only or newest one of this directory."`
+	Quiet bool      `short:"q" help:"Print nothing."`
+	JSON  bool      `name:"json" help:"Print one result document on stdout."`
 }
 
 // Help is printed by `try abort --help`.
@@ -14,6 +14,9 @@ func (*abortCmd) Help() string { return "The branch and all its changes are gone
 
 // Run drops the branch.
 func (c *abortCmd) Run(p *program) (err error) {
+	if done, err := c.race(p); done || err != nil {
+		return err
+	}
 	home, name, err := openPicked(c.Name)
 	if err != nil {
 		return err

@@ -12,9 +12,9 @@ import (
 
 // changesCmd is `try changes`.
 type changesCmd struct {
-	Name raw  `arg:"" optional:"" help:"Branch; none: the only or newest one of this directory."`
-	JSON bool `name:"json" help:"Print one document, with the same roots as that of a run."`
-	Diff bool `short:"d" help:"Print the changes in full."`
+	Name branchArg `arg:"" optional:"" help:"Branch; none: the only or newest one of this directory."`
+	JSON bool      `name:"json" help:"Print one document, with the same roots as that of a run."`
+	Diff bool      `short:"d" help:"Print the changes in full."`
 }
 
 // Help is printed by `try changes --help`.
@@ -76,7 +76,7 @@ func listChanges(p *program, r *supervisor.Result) error {
 }
 
 // openPicked opens the store and finds the branch that a word is about.
-func openPicked(name raw) (*supervisor.Home, string, error) {
+func openPicked(name branchArg) (*supervisor.Home, string, error) {
 	home, err := supervisor.OpenHome()
 	if err != nil {
 		return nil, "", err

@@ -9,11 +9,11 @@ import (
 
 // commitCmd is `try commit`.
 type commitCmd struct {
-	Name    raw   `arg:"" optional:"" help:"Branch; none: the only or newest one of this directory."`
-	Allow   []raw `sep:"none" placeholder:"GLOB" help:"Commit paths that the policy would ask about. Repeatable."`
-	Damaged bool  `help:"Commit a branch that was not written to disk before the machine went down. Files may have holes."`
-	Quiet   bool  `short:"q" help:"Print no summary."`
-	JSON    bool  `name:"json" help:"Print one result document on stdout."`
+	Name    branchArg `arg:"" optional:"" help:"Branch; none: the only or newest one of this directory."`
+	Allow   []raw     `sep:"none" placeholder:"GLOB" help:"Commit paths that the policy would ask about. Repeatable."`
+	Damaged bool      `help:"Commit a branch that was not written to disk before the machine went down. Files may have holes."`
+	Quiet   bool      `short:"q" help:"Print no summary."`
+	JSON    bool      `name:"json" help:"Print one result document on stdout."`
 }
 
 // Help is printed by `try commit --help`.
@@ -32,12 +32,14 @@ func (c *commitCmd) Run(p *program) (err error) {
 	}
 	defer func() { err = errors.Join(err, home.Close()) }()
 	ui := newTerminal(p, quiet(c.Quiet))
+	late := catchLate()
 	r, err := home.Commit(context.Background(), name, supervisor.CommitOptions{Allow: texts(c.Allow), Damaged: c.Damaged}, ui)
 	if err != nil {
 		return err
 	}
 	// CMD's status was returned by the run that kept the branch.
 	r.ExitCode = 0
+	late.exit(r.Status())
 	return p.finish(r, ui, c.JSON)
 }
 

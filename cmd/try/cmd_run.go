@@ -45,9 +45,9 @@ type runCmd struct {
 	Ask       bool
 	OnSuccess supervisor.Fate
 	OnFailure supervisor.Fate
-	Check     []raw `sep:"none"`
-	Allow     []raw `sep:"none"`
-	Branch    raw   `short:"b"`
+	Check     []raw     `sep:"none"`
+	Allow     []raw     `sep:"none"`
+	Branch    branchArg `short:"b"`
 
 	Root       []raw  `sep:"none"`
 	Scope      string `enum:",user,dir" default:""`
@@ -70,11 +70,16 @@ type runCmd struct {
 	PolicyFile raw    `name:"policy"`
 	NoPolicy   bool
 
+	raceFlags
+
 	argv []string
 }
 
 // run runs CMD, shows what it changed, and leaves the status in p.
 func (c *runCmd) run(p *program) error {
+	if c.Race || c.given() != "" {
+		return c.race(p)
+	}
 	o, err := c.options()
 	if err != nil {
 		return err
@@ -86,6 +91,7 @@ func (c *runCmd) run(p *program) error {
 		}
 		o.KeepClosed = append(o.KeepClosed, *c.StatusFD)
 	}
+	late := catchLate()
 	// What cannot be started is told to a machine too: --json always prints
 	// one document.
 	r, err := supervisor.Run(context.Background(), o, ui)
@@ -95,6 +101,7 @@ func (c *runCmd) run(p *program) error {
 			return err
 		}
 	}
+	late.exit(r.Status())
 	return p.finish(r, ui, c.JSON)
 }
 
@@ -128,6 +135,7 @@ func (c *runCmd) options() (supervisor.Options, error) {
 		Grace:          (*time.Duration)(c.Grace),
 		Wait:           c.Wait,
 		StdoutToStderr: c.JSON,
+		Unseen:         !c.JSON && (c.Quiet || c.Summary == "none"),
 		PolicyFile:     string(c.PolicyFile),
 		NoPolicy:       c.NoPolicy,
 	}

@@ -20,49 +20,52 @@ const documentVersion = 1
 // null, lists are always lists.
 func writeResult(w io.Writer, r *supervisor.Result) error {
 	j := newJSON(w)
-	j.nested("{", "}", func() {
-		j.number("version", documentVersion)
-		j.optional("branch", r.Branch)
-		j.optional("id", r.ID)
-		j.texts("command", r.Command)
-		j.optional("cwd", r.Dir)
-		j.optional("engine", r.Engine)
-		if r.Started.IsZero() { // CMD never ran
-			j.null("exit_code")
-		} else {
-			j.number("exit_code", int64(r.ExitCode))
-		}
-		j.optional("signal", r.Signal)
-		j.bool("timed_out", r.TimedOut)
-		j.time("started", r.Started)
-		j.number("duration_ms", r.Duration.Milliseconds())
-		j.text("settled", string(r.Settled))
-		j.optional("reason", r.Reason)
-		j.changes(r)
-		j.list("conflicts", func() {
-			for _, c := range r.Conflicts {
-				j.element(func() {
-					j.text("path", joinRoot(c.Root, c.Path))
-					j.text("reason", c.Reason)
-				})
-			}
-		})
-		j.list("killed", func() {
-			for _, p := range r.Killed {
-				j.element(func() {
-					j.number("pid", int64(p.PID))
-					j.text("command", p.Command)
-				})
-			}
-		})
-		j.texts("warnings", warnings(r))
-		if r.Err == nil {
-			j.null("error")
-		} else {
-			j.text("error", r.Err.Error())
+	j.nested("{", "}", func() { j.result(r) })
+	return j.flush()
+}
+
+// result writes the fields of a result document.
+func (j *jsonWriter) result(r *supervisor.Result) {
+	j.number("version", documentVersion)
+	j.optional("branch", r.Branch)
+	j.optional("id", r.ID)
+	j.texts("command", r.Command)
+	j.optional("cwd", r.Dir)
+	j.optional("engine", r.Engine)
+	if r.Started.IsZero() { // CMD never ran
+		j.null("exit_code")
+	} else {
+		j.number("exit_code", int64(r.ExitCode))
+	}
+	j.optional("signal", r.Signal)
+	j.bool("timed_out", r.TimedOut)
+	j.time("started", r.Started)
+	j.number("duration_ms", r.Duration.Milliseconds())
+	j.text("settled", string(r.Settled))
+	j.optional("reason", r.Reason)
+	j.changes(r)
+	j.list("conflicts", func() {
+		for _, c := range r.Conflicts {
+			j.element(func() {
+				j.text("path", joinRoot(c.Root, c.Path))
+				j.text("reason", c.Reason)
+			})
 		}
 	})
-	return j.flush()
+	j.list("killed", func() {
+		for _, p := range r.Killed {
+			j.element(func() {
+				j.number("pid", int64(p.PID))
+				j.text("command", p.Command)
+			})
+		}
+	})
+	j.texts("warnings", warnings(r))
+	if r.Err == nil {
+		j.null("error")
+	} else {
+		j.text("error", r.Err.Error())
+	}
 }
 
 // writeChanges writes the document of `try changes --json`.
@@ -185,6 +188,9 @@ func (l *eventLog) write(e supervisor.Event) {
 	j.nested("{", "}", func() {
 		j.number("version", documentVersion)
 		j.text("event", e.Kind)
+		if e.Index > 0 { // a variant of a race
+			j.number("index", int64(e.Index))
+		}
 		switch e.Kind {
 		case "branch":
 			j.text("name", e.Result.Branch)

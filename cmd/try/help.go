@@ -42,6 +42,7 @@ var flagHelp = []struct {
 		{"timeout", "D", "End CMD after this time"},
 		{"pty", "", "Give CMD a terminal of its own, or never. Default: if stdin and stdout are terminals"},
 	}},
+	{"race", raceHelp},
 	{"what is shown", []flagLine{
 		{"quiet", "", "Print no summary"},
 		{"summary", "HOW", "Summary: auto (large new directories in one line; the default), full or none"},

@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 		"tryask":  askOnTerminal,
 		"private": runPrivately,
 		"attr":    showAttributes,
+		"tally":   tally,
+		"outlive": outlive,
 	})
 }
 

@@ -116,3 +116,31 @@ func isTerminal(f *os.File) bool {
 func surviveBrokenPipes() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 }
+
+// lateSignals are those that come when the run is over and only words are left
+// to be said: they end us, with the status that is known (H26).
+type lateSignals chan os.Signal
+
+// catchLate begins to listen before the run, so that there is no gap behind it.
+func catchLate() lateSignals {
+	c := make(lateSignals, 1)
+	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+	return c
+}
+
+// exit forgets what came during the run, which has dealt with it, and has the
+// next one end us.
+func (c lateSignals) exit(status int) {
+	select {
+	case <-c:
+	default:
+	}
+	go func() {
+		<-c
+		os.Exit(status) //lint:allow exit: nothing is left to be done
+	}()
+}

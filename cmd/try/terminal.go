@@ -51,7 +51,7 @@ func (t *terminal) CanAsk() bool {
 	if err != nil {
 		return false
 	}
-	return tty.close() == nil
+	return tty.f.Close() == nil // nothing was set: a job in the background may look
 }
 
 // Ask shows what a commit would do and puts the question.

@@ -218,8 +218,9 @@ func ways(path string) []string {
 	return append(list, filepath.Join("/", done))
 }
 
-// Aliases lists every path at which the directory at path can be seen, path
-// itself left out: a file system that is mounted twice shows it twice (H35).
+// Aliases lists every path at which the directory at path, or a part of it, can
+// be seen, path itself left out: a file system that is mounted twice shows it
+// twice (H35).
 func Aliases(path string, mounts []sys.Mount) []string {
 	var list []string
 	for _, m := range mounts {
@@ -234,6 +235,8 @@ func Aliases(path string, mounts []sys.Mount) []string {
 			}
 			if rest, ok := relative(at, other.Root); ok {
 				list = append(list, filepath.Join(other.Target, rest))
+			} else if _, ok := relative(other.Root, at); ok {
+				list = append(list, other.Target)
 			}
 		}
 	}

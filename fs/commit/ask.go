@@ -39,7 +39,11 @@ func (c *compiler) parent(base place, old *sys.Stat) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	if ok, err := c.ensureLayer(place{up.root, inLayer, up.path}); err != nil || !ok {
+	in := place{up.root, inLayer, up.path}
+	if ok, err := c.ensureLayer(in); err != nil || !ok {
+		return false, err
+	}
+	if err := c.keepLayerTimes(in); err != nil {
 		return false, err
 	}
 	if old == nil || c.uid == 0 || old.UID == c.uid {
@@ -176,10 +180,26 @@ func (c *compiler) ensureLayer(p place) (bool, error) {
 		}
 	}
 	c.ensured[p] = true
-	if !copied {
-		c.times = append(c.times, c.timesStep(p, st))
-	}
 	return true, nil
+}
+
+// keepLayerTimes emits the step that gives the layer's directory p, which an
+// entry leaves, its times back on the way back.
+func (c *compiler) keepLayerTimes(p place) error {
+	if c.jobs[p.root].Copy || c.stamped[p] {
+		return nil
+	}
+	d, err := c.w.dir(p)
+	if err != nil {
+		return err
+	}
+	st, err := d.Stat("")
+	if err != nil {
+		return err
+	}
+	c.stamped[p] = true
+	c.times = append(c.times, c.timesStep(p, st))
+	return nil
 }
 
 // openNow opens an inode of the layer for looking; closeAgain closes it.

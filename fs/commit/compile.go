@@ -35,6 +35,7 @@ type compiler struct {
 	dirs    []step // metadata of directories
 	times   []step
 
+	stamped map[place]bool            // directories of layers whose times are kept
 	ensured map[place]bool            // directories made accessible for the steps
 	looked  map[sys.Identity]sys.Time // files with several names that were opened for looking: their ctime since
 	names   map[sys.Identity]bool     // base inodes with several names that some step alters
@@ -63,7 +64,7 @@ type reopened struct {
 func (j *Job) compile(ctx context.Context, fs vfs.FS, plan *changes.Plan) (*compiler, error) {
 	c := &compiler{
 		job: j, uid: uint32(unix.Geteuid()),
-		ensured: map[place]bool{}, names: map[sys.Identity]bool{}, looked: map[sys.Identity]sys.Time{},
+		stamped: map[place]bool{}, ensured: map[place]bool{}, names: map[sys.Identity]bool{}, looked: map[sys.Identity]sys.Time{},
 		journal: journal{id: newJournalID(), branch: j.ID},
 	}
 	refused, err := j.protect(plan)
@@ -79,6 +80,11 @@ func (j *Job) compile(ctx context.Context, fs vfs.FS, plan *changes.Plan) (*comp
 	if c.w, err = openWorld(fs, &c.journal, j.Dir, false); err != nil {
 		return nil, err
 	}
+	c.w.near = true
+	defer func() {
+		c.w.near = false
+		c.w.release()
+	}()
 	if err := c.seen(plan); err != nil {
 		return c, err
 	}

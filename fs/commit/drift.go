@@ -79,8 +79,11 @@ func Drift(plan *changes.Plan, roots []Root, lists []List, clock Clock) ([]Confl
 			if roots[k].Path != p.Root.Path {
 				continue
 			}
-			d := &drift{plan: p, root: &roots[k], stepped: clock.SteppedBack(), above: map[string]string{}}
-			if err := d.run(); err != nil {
+			d := newDrift(p, &roots[k])
+			d.stepped = clock.SteppedBack()
+			err := d.run()
+			d.close()
+			if err != nil {
 				return nil, fmt.Errorf("compare %s with the fork: %w", p.Root.Path, err)
 			}
 			found = append(found, d.found...)
@@ -108,6 +111,24 @@ type drift struct {
 	stepped bool
 	above   map[string]string // directory → why it is not the fork's, "" if it is
 	found   []Conflict
+
+	inBase, inLayer, inView way
+}
+
+func newDrift(p *changes.RootPlan, r *Root) *drift {
+	return &drift{
+		plan: p, root: r, above: map[string]string{},
+		inBase: way{top: p.Root.Base}, inLayer: way{top: p.Root.Layer},
+	}
+}
+
+func (d *drift) close() {
+	d.inBase.close()
+	d.inLayer.close()
+	if d.inView.top != nil {
+		d.inView.close()
+		d.inView.top.Close()
+	}
 }
 
 func (d *drift) conflict(path, reason string) {
@@ -202,11 +223,10 @@ func (d *drift) vanished(path string, c *changes.Change) (string, error) {
 		return "", nil
 	}
 	up, name := split(path)
-	in, err := d.plan.Root.Layer.Sub(up)
+	in, err := d.inLayer.to(up)
 	if err != nil {
 		return "", passable(err)
 	}
-	defer in.Close()
 	e, err := layer.Look(in, name, *c.Layer)
 	if err != nil || !e.CopiedUp {
 		return "", passable(err)
@@ -239,14 +259,13 @@ func split(path string) (dir, name string) {
 
 // base looks at a directory of the base, nil if it is not there.
 func (d *drift) base(path string) (*sys.Stat, error) {
-	dir, err := d.plan.Root.Base.Sub(path)
+	dir, err := d.inBase.to(path)
 	if err != nil {
 		if absent(err) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV) {
 			return nil, nil
 		}
 		return nil, err
 	}
-	defer dir.Close()
 	st, err := dir.Stat("")
 	return &st, err
 }
@@ -328,11 +347,10 @@ func (d *drift) wasThere(path string) (bool, error) {
 		return true, nil
 	}
 	up, name := split(path)
-	in, err := d.plan.Root.Layer.Sub(up)
+	in, err := d.inLayer.to(up)
 	if err != nil {
 		return true, passable(err)
 	}
-	defer in.Close()
 	st, err := in.Stat(name)
 	if err != nil {
 		return true, passable(err)
@@ -348,16 +366,17 @@ func (d *drift) viewed(path string) (uint64, bool, error) {
 	if d.root.View == nil || d.root.Copy {
 		return 0, false, nil
 	}
-	view, err := sys.DupDir(d.root.View, d.root.Path)
-	if err != nil {
-		return 0, false, err
+	if d.inView.top == nil {
+		view, err := sys.DupDir(d.root.View, d.root.Path)
+		if err != nil {
+			return 0, false, err
+		}
+		d.inView.top = view
 	}
-	defer view.Close()
-	in, err := view.Sub(path)
+	in, err := d.inView.to(path)
 	if err != nil {
 		return 0, false, nil // ended, closed or gone: the times decide
 	}
-	defer in.Close()
 	st, err := in.Stat("")
 	return st.Ino, err == nil, nil
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -51,7 +52,8 @@ const (
 // out, and what it may have begun is left as it is.
 var ErrDamaged = errors.New("the journal is damaged")
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is made when it is first needed: most runs write no journal.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 type journalID [16]byte
 
@@ -99,7 +101,7 @@ func sectorOf(magic string, content []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = append(b, content...)
 	b = append(b, make([]byte, sector-4-len(b))...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
 }
 
 // parseSector returns the content of a front sector; nil if it is blank.
@@ -112,7 +114,7 @@ func parseSector(b []byte, magic string) ([]byte, error) {
 		return nil, nil
 	}
 	sum := binary.LittleEndian.Uint32(b[sector-4:])
-	if crc32.Checksum(b[:sector-4], castagnoli) != sum {
+	if crc32.Checksum(b[:sector-4], castagnoli()) != sum {
 		return nil, fmt.Errorf("%w: the sum of %q is wrong", ErrDamaged, magic)
 	}
 	if string(b[:8]) != magic {
@@ -180,7 +182,7 @@ func appendRecord(b []byte, id journalID, seq uint32, content []byte) []byte {
 	b = append(b, id[:]...)
 	b = binary.LittleEndian.AppendUint32(b, seq)
 	b = append(b, content...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli()))
 }
 
 // print is the whole file as it is for this journal.
@@ -285,7 +287,7 @@ func parseRecord(b []byte, id journalID, seq uint32) (content, rest []byte, err 
 		return damaged("it is cut short")
 	}
 	end := frame + int(n)
-	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
+	if crc32.Checksum(b[:end], castagnoli()) != binary.LittleEndian.Uint32(b[end:]) {
 		return damaged("its sum is wrong")
 	}
 	if journalID(b[4:20]) != id {

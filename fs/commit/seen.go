@@ -30,9 +30,13 @@ func Observe(plan *changes.Plan, drifted []Conflict) (map[string]map[string]Seen
 	for i := range plan.Roots {
 		p := &plan.Roots[i]
 		seen := map[string]Seen{}
-		d := &drift{plan: p}
+		d := newDrift(p, nil)
+		defer d.close()
 		for k := range p.Changes {
 			c := &p.Changes[k]
+			if c.Within && c.Base == nil {
+				continue // part of what is new: nothing is there
+			}
 			path := c.Path()
 			seen[path] = seenOf(c)
 			if c.Within {
@@ -94,6 +98,8 @@ func (s Seen) Restored(st *sys.Stat) Seen {
 func (d *drift) unlike(path string, c *changes.Change) string {
 	was, ok := d.root.Seen[path]
 	switch {
+	case !ok && c.Base == nil:
+		return "" // it was part of what is new
 	case !ok:
 		return "changed in the base since the session"
 	case was.Conflict != "":

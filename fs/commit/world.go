@@ -27,6 +27,9 @@ type world struct {
 	// descriptor: a run of steps in one directory opens it once.
 	held [4]heldDir
 	used int
+	// near: only looking is done. A directory is opened from the one above if
+	// that is held, since deep ones take long from the top.
+	near bool
 	// foreign are the directories in which somebody else was met: their times
 	// are not put back.
 	foreign map[place]bool
@@ -211,7 +214,17 @@ func (w *world) dir(p place) (*sys.Dir, error) {
 			return w.held[i].dir, nil
 		}
 	}
-	d, err := w.top(p).Sub(p.path)
+	from, rel := w.top(p), p.path
+	if w.near {
+		if up, name := p.split(); up.path != "" {
+			for i := range w.held {
+				if w.held[i].dir != nil && w.held[i].at == up {
+					from, rel = w.held[i].dir, name
+				}
+			}
+		}
+	}
+	d, err := from.Sub(rel)
 	if err != nil {
 		return nil, &refusal{p, "cannot be opened: " + errnoText(err), err}
 	}

@@ -1,0 +1,66 @@
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// stepBack gives the processes of killed sessions the lowest priority. They
+// have only to give back what they hold; with gigabytes of memory that keeps a
+// processor busy for longer than a commit takes, which is what somebody waits
+// for. It is a kindness: what cannot be had is left.
+func stepBack(losers []*variant) {
+	const most = 256 // of one session; nobody waits for us
+	for _, v := range losers {
+		if v.init == 0 {
+			continue
+		}
+		list := []int{v.init}
+		for i := 0; i < len(list) && i < most; i++ {
+			_ = unix.Setpriority(unix.PRIO_PROCESS, list[i], 19)
+			list = append(list, childrenOf(list[i])...)
+		}
+	}
+}
+
+// childrenOf lists the children of a process's first thread; none where the
+// kernel has no such file (CONFIG_PROC_CHILDREN).
+func childrenOf(pid int) []int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil
+	}
+	var list []int
+	for f := range strings.FieldsSeq(string(text)) {
+		if n, err := strconv.Atoi(f); err == nil {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// parentOf is the parent of a process, 0 if it cannot be known. Of CMD that is
+// init, unless it has ended.
+func parentOf(pid int) int {
+	if pid <= 1 {
+		return 0
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// "12 (comm) S 1 …"; the name may hold anything (proc_pid_stat(5)).
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
+	return parent
+}
