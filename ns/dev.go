@@ -2,7 +2,9 @@ package ns
 
 import (
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -24,15 +26,7 @@ var (
 )
 
 func (p *plan) cloneDevices() {
-	names := append([]string(nil), plainDevices...)
-	for _, pattern := range computeDevices {
-		found, _ := filepath.Glob("/dev/" + pattern) // the patterns are well formed
-		for _, path := range found {
-			if unix.Access(path, unix.R_OK|unix.W_OK) == nil {
-				names = append(names, strings.TrimPrefix(path, "/dev/"))
-			}
-		}
-	}
+	names := append(slices.Clone(plainDevices), findDevices("", computeDevices)...)
 	for _, name := range names {
 		var st unix.Stat_t
 		if unix.Stat("/dev/"+name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
@@ -54,6 +48,32 @@ func (p *plan) cloneDevices() {
 			}
 		}
 	}
+}
+
+// findDevices lists what in /dev/DIR has a name like one of patterns (path.Match,
+// DIR included) and may be opened by us. One reading of a directory serves all
+// patterns: globbing each would cost as much as all mounts.
+func findDevices(dir string, patterns []string) (found []string) {
+	f, err := os.Open("/dev/" + dir)
+	if err != nil {
+		return nil // no such directory, or none that may be read: no devices
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(-1) // what was read before an error counts
+	for _, name := range names {
+		if dir != "" {
+			name = dir + "/" + name
+		}
+		for _, p := range patterns {
+			if match, _ := path.Match(p, name); match && unix.Access("/dev/"+name, unix.R_OK|unix.W_OK) == nil {
+				found = append(found, name)
+			}
+			if below, _, ok := strings.Cut(p, "/"); ok && below == name {
+				found = append(found, findDevices(name, []string{p})...)
+			}
+		}
+	}
+	return found
 }
 
 // cloneDevice takes the node as a read-only mount of its own: its mode and

@@ -256,8 +256,9 @@ func TestInitThatDiesIsAnError(t *testing.T) {
 	if err := unix.Kill(s.pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Wait(ctx(t)); err == nil {
-		t.Error("Wait() with init killed is no error")
+	_, err := s.Wait(ctx(t))
+	if f, ok := errors.AsType[*Failure](err); !ok || f.Step != "run" {
+		t.Errorf("Wait() with init killed = %v, want a *Failure", err)
 	}
 }
 

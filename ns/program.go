@@ -80,7 +80,8 @@ type addressOf slot
 func newBuilder() *builder {
 	b := &builder{known: map[string]uint64{}, pending: map[*target][]int{}}
 	b.slots = 1
-	b.arena = make([]byte, 8, 4096) // offset 0 stays unused
+	b.arena = make([]byte, 8, 16<<10) // offset 0 stays unused
+	b.ops, b.labels = make([]op, 0, 400), make([]label, 0, 400)
 	return b
 }
 

@@ -43,7 +43,8 @@ type Session struct {
 	closed   bool
 }
 
-var errGone = errors.New("init ended")
+// errGone: init ended while something was still expected of it.
+var errGone error = &Failure{Step: "run"}
 
 func newSession(p *plan, control *os.File, pid, pidfd int) *Session {
 	s := &Session{plan: p, control: control, pid: pid, pidfd: pidfd, moved: make(chan struct{})}
@@ -92,7 +93,7 @@ func (s *Session) until(ctx context.Context, done func() bool) error {
 		case ok:
 			return nil
 		case gone != nil:
-			return &Failure{Step: "run", Log: gone.Error()}
+			return gone
 		}
 		select {
 		case <-moved:

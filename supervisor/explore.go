@@ -116,6 +116,15 @@ func (e *InterruptedError) ExitCode() int { return signalStatus(e.Signal) }
 
 // Explore runs the variants. An error says that nothing was started and
 // nothing is left.
+//
+//  1. All branches are made, of one origin and one stamp, or none.
+//  2. They start as the schedule says. One that fails is settled at once.
+//  3. The rule picks one that passed. Every other session is sent SIGKILL, and
+//     the pick is written to the group in the store: one act, for ever, however
+//     this process ends. With Fallback the others live on until a commit is done.
+//  4. The winner is settled as any branch is.
+//  5. The losers are waited for, gone, and dropped; what the kernel does not let
+//     go of within 10 seconds is named.
 func Explore(ctx context.Context, e Exploration, ui ExploreUI) (*GroupResult, error) {
 	if len(e.Variants) == 0 {
 		return nil, errors.New("explore: no variants")
@@ -190,6 +199,7 @@ type exploration struct {
 	ended    chan *variant
 	started  time.Time
 
+	queue   []*variant
 	running int
 	winner  *variant
 	why     string // the last fallback
@@ -214,16 +224,16 @@ type exploration struct {
 // run starts variants as the schedule says until one is settled, none is left,
 // or all are stopped, and then sees every one of them gone.
 func (x *exploration) run(ctx context.Context) *GroupResult {
-	queue := x.variants
+	x.queue = x.variants
 	ended := 0
 	var deadline <-chan time.Time
 	if x.e.Deadline > 0 {
 		deadline = time.After(x.e.Deadline)
 	}
 	for x.winner == nil && x.stopped == "" {
-		for range min(x.e.Schedule.Start(len(queue), x.running, ended), len(queue)) {
-			v := queue[0]
-			queue = queue[1:]
+		for range min(x.e.Schedule.Start(len(x.queue), x.running, ended), len(x.queue)) {
+			v := x.queue[0]
+			x.queue = x.queue[1:]
 			x.running++
 			go x.drive(ctx, v)
 		}
@@ -296,6 +306,12 @@ func (x *exploration) settle(ctx context.Context, v *variant) {
 		// can win, so they have nothing to lose by it.
 		x.halt()
 	}
+	if x.set.opts.OnSuccess == Commit {
+		// Its init has nothing more to do either, and taking the namespaces
+		// down takes as long as the disk does. The views stay: they are
+		// descriptors of ours.
+		_ = v.s.ns.Kill() // the end of the session is waited for, and heard of, later
+	}
 	if err := v.s.b.Decide(); err != nil {
 		x.stopped, x.err = "decided", err
 		return
@@ -309,7 +325,7 @@ func (x *exploration) settle(ctx context.Context, v *variant) {
 	err := v.s.settle(ctx, x.fate(v), whyWon(v))
 	if err != nil {
 		v.s.fail(err)
-		if _, conflict := errors.AsType[*commit.ConflictError](err); conflict && x.e.Fallback && x.running > 0 {
+		if _, conflict := errors.AsType[*commit.ConflictError](err); conflict && x.e.Fallback && x.running+len(x.queue) > 0 {
 			if e := v.s.b.Undecide(); e == nil {
 				v.lost = true
 				x.why = fmt.Sprintf("variant %d: %v; ", v.index, err)
@@ -391,12 +407,12 @@ func (x *exploration) done(v *variant) {
 		return
 	}
 	x.isDone = true
+	for _, v := range x.variants {
+		v.drain() // of those that are not gone init alone is left
+	}
 	if v == nil {
 		x.ui.Done(nil)
-		return
+	} else {
+		x.ui.Done(v.log.replay)
 	}
-	if err := v.quiet(); err != nil && v.s.res.Err == nil {
-		v.s.res.Err = err
-	}
-	x.ui.Done(v.log.replay)
 }

@@ -14,7 +14,7 @@ import (
 // processor busy for longer than a commit takes, which is what somebody waits
 // for. It is a kindness: what cannot be had is left.
 func stepBack(losers []*variant) {
-	const most = 256 // of one session; nobody waits for us
+	const most = 8 // of one session: of many the last are small, and asking costs too
 	for _, v := range losers {
 		if v.init == 0 {
 			continue

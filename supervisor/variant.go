@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -156,6 +157,9 @@ func (x *exploration) start(ctx context.Context, v *variant) error {
 	}
 	defer p.close()
 	v.s.prepare = func(spec *ns.Spec) {
+		spec.Env = slices.DeleteFunc(spec.Env, func(e string) bool {
+			return strings.HasPrefix(e, "TRY_INDEX=") || strings.HasPrefix(e, "TRY_COUNT=")
+		})
 		spec.Env = append(spec.Env, "TRY_INDEX="+strconv.Itoa(v.index), "TRY_COUNT="+strconv.Itoa(len(x.variants)))
 		for i := range spec.Programs {
 			spec.Programs[i].Stdio = p.stdio
@@ -183,13 +187,18 @@ func (x *exploration) kill(v *variant, k *ns.Session) {
 	}
 }
 
-// quiet ends the session and reads what is left of its output.
-func (v *variant) quiet() error {
-	err := v.s.over()
+// drain reads what is left of the output. Nobody is left who could write more.
+func (v *variant) drain() {
 	for _, p := range v.output {
 		p.finish()
 	}
 	v.output = nil
+}
+
+// quiet ends the session and reads what is left of its output.
+func (v *variant) quiet() error {
+	err := v.s.over()
+	v.drain()
 	return err
 }
 

@@ -45,6 +45,17 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+func TestAgainstComparesNeighbours(t *testing.T) {
+	a := []time.Duration{2, 2, 20, 20}
+	b := []time.Duration{1, 1, 10, 10}
+	if got := against(a, b, "peer", 0, 0).text; got != "2.00 × peer" {
+		t.Errorf("ratio is %q", got)
+	}
+	if got := against(a, nil, "peer", 1, 0); got != (ratio{}) {
+		t.Errorf("a ratio without a peer: %v", got)
+	}
+}
+
 func TestTableFailsWithoutAFigure(t *testing.T) {
 	var tab table
 	tab.head("group")

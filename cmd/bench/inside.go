@@ -160,4 +160,8 @@ func (l *lab) report(w workload, took map[string][]time.Duration) {
 		}
 		l.table.times(name, d, ratios...)
 	}
+	if o, n, t := median(took[bare]), median(took[native]), median(took[branch]); !w.writes && n > 0 && o > 0 &&
+		float64(t) > goalNative*float64(n) && float64(t) <= goalBare*float64(o) {
+		l.table.note("the kernel's overlay itself takes that long; the session adds %.0f %%", max(0, 100*(float64(t)/float64(o)-1)))
+	}
 }

@@ -87,7 +87,8 @@ func (l *lab) spawn(c contender) (took, behind time.Duration, err error) {
 		return 0, 0, fmt.Errorf("wait for %s: %w", c.argv[0], err)
 	}
 	if status != 0 {
-		return 0, 0, fmt.Errorf("%s: exit status %d", strings.Join(c.argv, " "), status.ExitStatus())
+		out, again := l.output(c.dir, c.argv...)
+		return 0, 0, fmt.Errorf("%s: exit status %d; once more: %v: %s", strings.Join(c.argv, " "), status.ExitStatus(), again, out)
 	}
 	reap()
 	return ended.Sub(began), time.Since(ended), nil

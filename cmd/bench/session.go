@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 )
 
@@ -60,6 +61,11 @@ func (l *lab) session(flags []string, dir string, argv ...string) (*session, err
 	return s, nil
 }
 
+// said is what try wrote to stderr, in one line.
+func (s *session) said() string {
+	return strings.Join(strings.Split(strings.TrimSpace(s.stderr.String()), "\n"), "; ")
+}
+
 // ending is how long it took from the end of the command.
 type ending struct {
 	settled time.Duration // to the event
@@ -80,10 +86,10 @@ func (s *session) finish(settled string) (ending, error) {
 	err := s.cmd.Wait()
 	gone := time.Now()
 	if err != nil {
-		return ending{}, fmt.Errorf("try: %w: %s", err, lastLine(s.stderr.Bytes()))
+		return ending{}, fmt.Errorf("try: %w: %s", err, s.said())
 	}
 	if done.Settled != settled {
-		return ending{}, fmt.Errorf("settled %q (%s), want %q: %s", done.Settled, done.Reason, settled, lastLine(s.stderr.Bytes()))
+		return ending{}, fmt.Errorf("settled %q (%s), want %q: %s", done.Settled, done.Reason, settled, s.said())
 	}
 	if exited.at.IsZero() {
 		return ending{}, fmt.Errorf("no event “exited”")

@@ -65,12 +65,20 @@ func (t *table) absent(name, why string) {
 	t.rows = append(t.rows, row{name: name, missing: why})
 }
 
-// against compares two medians; goal and stretch of 0 are none.
+// against compares samples that were taken in turn: the ratio is the median of
+// those of neighbours, as what slows the machine down for seconds slows both.
+// Goal and stretch of 0 are none.
 func against(a, b []time.Duration, name string, goal, stretch float64) ratio {
-	if len(a) == 0 || len(b) == 0 {
+	n := min(len(a), len(b))
+	if n == 0 {
 		return ratio{}
 	}
-	return compare(float64(median(a)), float64(median(b)), name, goal, stretch)
+	q := make([]float64, n)
+	for i := range q {
+		q[i] = float64(a[i]) / float64(b[i])
+	}
+	slices.Sort(q)
+	return compare((q[(n-1)/2]+q[n/2])/2, 1, name, goal, stretch)
 }
 
 func compare(a, b float64, name string, goal, stretch float64) ratio {

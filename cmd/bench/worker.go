@@ -45,6 +45,8 @@ func work(args []string) int {
 		if err = mountOverlay(args[1], args[2], args[3], args[4]); err == nil {
 			err = steps(os.Stdin, os.Stdout)
 		}
+	case len(args) == 2 && args[0] == "hold":
+		err = hold(args[1])
 	case len(args) == 4 && args[0] == "put":
 		count, err1 := strconv.Atoi(args[2])
 		size, err2 := strconv.ParseInt(args[3], 10, 64)

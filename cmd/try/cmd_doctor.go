@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
+	"try/ns"
 	"try/supervisor"
 	"try/supervisor/printable"
 )
@@ -41,7 +44,8 @@ const (
 // Run prints every finding, then whether a session works.
 func (*doctorCmd) Run(p *program) error {
 	session := trySession()
-	for _, f := range append(probeSystem(), probeStore()) {
+	store, layers := probeStore()
+	for _, f := range append(probeSystem(layers), store) {
 		f.print(p)
 	}
 	session.print(p)
@@ -75,6 +79,35 @@ func (f finding) print(p *program) {
 	}
 }
 
+// probeSystem asks the system for each thing that a session needs, in this
+// directory; layers is on the file system where its layers would lie.
+func probeSystem(layers string) []finding {
+	list := []finding{{name: "kernel", state: fine, found: kernelRelease()}}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return append(list, finding{name: "cwd", state: missing, found: err.Error(), meaning: "the working directory is gone"})
+	}
+	for _, fact := range ns.Probe(cwd, layers) {
+		f := finding{name: fact.Name, state: fine, found: cmp.Or(fact.Found, "works"), meaning: fact.Meaning, fix: fact.Fix}
+		if fact.Err != nil {
+			f.state, f.found = limited, fact.Err.Error()
+			if fact.Needed {
+				f.state = missing
+			}
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+func kernelRelease() string {
+	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return "unknown; Linux 5.15 or later is needed"
+	}
+	return strings.TrimSpace(string(text))
+}
+
 // trySession runs a whole session in this directory: its namespaces, overlays
 // on all roots, /proc, the devices and terminals of its own. An error names
 // the step that failed.
@@ -101,19 +134,22 @@ func trySession() finding {
 	return f
 }
 
-// probeStore opens the home store, which must be ours alone.
-func probeStore() finding {
-	f := finding{name: "store", state: fine}
+// probeStore opens the home store, which must be ours alone, and says where a
+// layer can be tried out.
+func probeStore() (f finding, layers string) {
+	f = finding{name: "store", state: fine}
+	layers = os.TempDir()
 	home, err := supervisor.OpenHome()
 	if err == nil {
-		f.found = shortHome(home.Store())
+		layers = home.Store()
+		f.found = shortHome(layers)
 		err = home.Close()
 	}
 	if err != nil {
 		f.state, f.found, f.fix = missing, err.Error(), supervisor.Hint(err)
 		f.meaning = "branches, journals and layers have no place"
 	}
-	return f
+	return f, layers
 }
 
 // observer is a [supervisor.UI] that only listens.

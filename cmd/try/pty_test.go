@@ -196,7 +196,7 @@ func TestTerminalPrograms(t *testing.T) {
 		}},
 		{"tmux", []string{
 			"", "export shell='env PS1=\"pane> \" bash --norc --noprofile -i'; try tmux -f /dev/null new-session \"$shell\"\r", "pane> ", "echo in tmux $((6*7)) $TMUX_PANE\r",
-			"in tmux 42 %0", "", "pane> ", "tmux split-window -h \"$shell\"\r", "pane> ", "", "pane> ", "echo other $((6*8)) $TMUX_PANE >f\r", "pane> ", "tmux kill-server\r",
+			"in tmux 42 %0", "", "pane> ", "tmux split-window -h \"echo number \\$((1+1)); $shell\"\r", "number 2", "", "pane> ", "echo other $((6*8)) $TMUX_PANE >f\r", "pane> ", "tmux kill-server\r",
 			prompt, "c\n", "committed", "", "prompt> ", "",
 		}, func(d *desk) {
 			if got := d.has("f"); got != "other 48 %1\n" {

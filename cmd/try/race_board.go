@@ -27,7 +27,6 @@ type board struct {
 	mu    sync.Mutex
 	rows  []boardRow
 	drawn int // lines on the screen
-	dirty bool
 	ended bool
 }
 

@@ -319,9 +319,10 @@ func TestKilledWhileStarting(t *testing.T) {
 	d.sh("try --abort -q true") // what a first run leaves on purpose is there
 	script := strings.Builder{}
 	script.WriteString("before=$(cat /proc/self/mountinfo)\n")
-	for range rounds {
+	for i := range rounds {
 		flag := []string{"--no-pty", "--pty"}[rand.N(2)]
-		fmt.Fprintf(&script, "outlive %v try -y -q %s sh -c 'echo x >made; echo x >/tmp/made; exec sleep 1000' || exit 3\n", rand.N(5*time.Millisecond), flag)
+		span := []time.Duration{5, 50}[i%2] * time.Millisecond // a busy machine is slower
+		fmt.Fprintf(&script, "outlive %v try -y -q %s sh -c 'echo x >made; echo x >/tmp/made; exec sleep 1000' || exit 3\n", rand.N(span), flag)
 	}
 	// Once with everything up, or the moments could all be too early.
 	script.WriteString("outlive 300ms try -y -q sh -c 'setsid sleep 1000 & exec sleep 1000' || exit 4\n")

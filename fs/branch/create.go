@@ -80,7 +80,7 @@ func (s *Store) create(opts CreateOptions, count int) (list []*Branch, err error
 		}
 	}()
 	for i := range max(1, count) {
-		b, err := s.draft(base, places)
+		b, err := s.draft(base, places, i == 0)
 		if err != nil {
 			return list, err
 		}
@@ -210,15 +210,23 @@ func (t *site) placeOne(r *Root, dir *sys.Dir, stamps map[uint64]stamp) (*place,
 	return p, mark, nil
 }
 
-// draft takes the spare skeleton, or makes one, and locks it.
-func (s *Store) draft(base Meta, places []*place) (*Branch, error) {
-	id, dir, l, err := s.takeSpare()
-	if err != nil {
-		return nil, err
+// draft takes the spare skeleton, or makes one, and locks it. Of the members of
+// a group only the first looks for a spare one: beside it lie the drafts of
+// the others, and looking through those would take N² steps.
+func (s *Store) draft(base Meta, places []*place, first bool) (*Branch, error) {
+	var id string
+	var dir *sys.Dir
+	var l *lock
+	if first {
+		var err error
+		if id, dir, l, err = s.takeSpare(); err != nil {
+			return nil, err
+		}
 	}
 	if dir == nil {
 		id = newID()
-		if err := s.spare.Mkdir(id, 0o700); err != nil {
+		err := s.spare.Mkdir(id, 0o700)
+		if err != nil {
 			return nil, err
 		}
 		if dir, err = s.spare.Sub(id); err != nil {

@@ -21,7 +21,7 @@ import (
 const metaFormat = 1
 
 // maxMeta bounds what is read: metadata that is larger is not ours.
-const maxMeta = 64 << 20
+const maxMeta = 1 << 30
 
 // Meta is what a branch knows of itself, as it lies on disk. Version, ID and
 // Name come first there: a name is looked up by the head of the file alone.

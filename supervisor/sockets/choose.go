@@ -63,7 +63,8 @@ type chooser struct {
 	runs       []string        // runtime directories that are there
 	inRun      map[string]bool // paths directly in them
 	gnupg      []string
-	runSockets []string        // the sockets among those
+	runSockets []string        // the sockets among those,
+	runPipes   []string        // and the FIFOs
 	passed     map[string]bool // named sockets, resolved
 	keep       map[string]bool // names of services that were named
 	done       map[string]bool // paths that were looked at
@@ -103,7 +104,11 @@ func Choose(r Request) (*Choice, error) {
 		c.candidate(p, answers(p))
 	}
 	if c.Root {
+		c.runPipes = append(c.runPipes, "/run/initctl") // telinit(8)
 		c.systemd()
+	}
+	for _, p := range c.runPipes {
+		c.pipe(p)
 	}
 	listening, err := c.listening()
 	switch {
@@ -144,8 +149,11 @@ func (c *chooser) readEnviron() {
 		for _, e := range entries {
 			p := run + "/" + e.Name()
 			c.inRun[p] = true
-			if e.Type() == fs.ModeSocket {
+			switch e.Type() {
+			case fs.ModeSocket:
 				c.runSockets = append(c.runSockets, p)
+			case fs.ModeNamedPipe:
+				c.runPipes = append(c.runPipes, p)
 			}
 		}
 	}
@@ -285,6 +293,18 @@ func (c *chooser) candidate(p string, answer bool) {
 func (c *chooser) cover(p string) {
 	if c.Root || unix.Access(p, unix.W_OK) == nil {
 		c.choice.Cover = append(c.choice.Cover, p)
+	}
+}
+
+// pipe covers a FIFO: it can be written to on a read-only tree as well, and
+// whoever reads it may do as it says. What is let through is.
+func (c *chooser) pipe(p string) {
+	var st unix.Stat_t
+	if slices.ContainsFunc(c.Through, func(d string) bool { return under(p, d) }) {
+		return
+	}
+	if printable(p) && !c.hidden(p) && unix.Lstat(p, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
+		c.cover(p)
 	}
 }
 

@@ -22,9 +22,13 @@
 // socket, and its owner the caller or root; ns opens it again by the same
 // rules. (unix(7), proc_net_unix(5), openat2(2))
 //
-// Not seen: sockets bound by a relative path, or in another network namespace
-// under a name that the table does not have. Abstract sockets are not files;
-// Landlock's scope closes them.
+// FIFOs have readers as sockets have servers; those of the runtime directories
+// are covered too.
+//
+// Not seen: what comes to be on the read-only tree after the session began;
+// sockets bound by a relative path, or in another network namespace under a
+// name that the table does not have. Abstract sockets are not files; Landlock's
+// scope closes them.
 //
 // The package reads; it changes nothing, and needs no locks.
 package sockets
