@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -48,17 +49,12 @@ func parse(args []string) (commandLine, error) {
 		flags.argv = args // no flags: the common case needs no parser
 		return commandLine{do: flags.run}, nil
 	}
-	runs, err := kong.New(flags, parserOptions()...)
-	if err != nil {
-		return commandLine{}, fmt.Errorf("set up the command line: %w", err)
-	}
-	c := cut(args, runs.Model.Node)
+	known := flagsOf(reflect.TypeFor[runCmd]())
+	c := cut(args, known)
 	if c.word {
 		return parseWord(slices.Concat(c.flags, c.rest))
 	}
-	// kong sees our own flags only: it would replace bytes that are no UTF-8
-	// in CMD, and take a CMD behind "--" for a reserved word (FACTS G1).
-	if _, err := runs.Parse(c.flags); err != nil {
+	if err := parseFlags(flags, known, c.flags); err != nil {
 		return commandLine{global: flags.globalFlags}, &usageError{err: parseError(err)}
 	}
 	flags.argv = c.rest
@@ -103,9 +99,8 @@ type parts struct {
 	rest  []string // the reserved word or CMD, with all that follows
 }
 
-// cut ends our flags at the first word that is not one. Which of them take a
-// value is known from the model of `try CMD`.
-func cut(args []string, model *kong.Node) parts {
+// cut ends our flags at the first word that is not one.
+func cut(args []string, known []flagField) parts {
 	i := 0
 	for i < len(args) {
 		arg := args[i]
@@ -116,32 +111,11 @@ func cut(args []string, model *kong.Node) parts {
 			return parts{args[:i], slices.Contains(reserved(), arg), args[i:]}
 		}
 		i++
-		if needsNext(arg, model) && i < len(args) {
+		if _, next := named(arg, known); next && i < len(args) {
 			i++
 		}
 	}
 	return parts{flags: args}
-}
-
-// needsNext says whether a flag as it stands on the command line takes the
-// next argument for its value.
-func needsNext(arg string, model *kong.Node) bool {
-	if name, ok := strings.CutPrefix(arg, "--"); ok {
-		return slices.ContainsFunc(model.Flags, func(f *kong.Flag) bool { return f.Name == name && !f.IsBool() })
-	}
-	for i, short := range arg {
-		if i == 0 {
-			continue
-		}
-		f := slices.IndexFunc(model.Flags, func(f *kong.Flag) bool { return f.Short == short })
-		if f < 0 {
-			return false // unknown: kong says so
-		}
-		if !model.Flags[f].IsBool() {
-			return i == len(arg)-1 // "-b NAME", not "-bNAME"
-		}
-	}
-	return false
 }
 
 // reserved lists the words that are commands of ours.

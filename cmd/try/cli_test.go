@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,18 +13,9 @@ import (
 	"try/supervisor"
 )
 
-func model(t *testing.T) *kong.Node {
-	t.Helper()
-	parser, err := kong.New(&runCmd{}, parserOptions()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parser.Model.Node
-}
-
 func TestCutEndsFlagsAtTheFirstWord(t *testing.T) {
 	t.Parallel()
-	node := model(t)
+	known := flagsOf(reflect.TypeFor[runCmd]())
 	for _, tt := range []struct {
 		args, flags, rest string // separated by spaces; "_" is the empty argument
 		word              bool
@@ -56,7 +49,7 @@ func TestCutEndsFlagsAtTheFirstWord(t *testing.T) {
 		{"committed", "", "committed", false},
 		{"-b", "-b", "", false},
 	} {
-		got := cut(fields(tt.args), node)
+		got := cut(fields(tt.args), known)
 		if !slices.Equal(got.flags, fields(tt.flags)) || !slices.Equal(got.rest, fields(tt.rest)) || got.word != tt.word {
 			t.Errorf("cut(%s) = %q, %q, word %t, want %s, %s, %t", tt.args, got.flags, got.rest, got.word, tt.flags, tt.rest, tt.word)
 		}
@@ -77,14 +70,10 @@ func fields(s string) []string {
 func FuzzCutLosesNothing(f *testing.F) {
 	f.Add("-y\x00--\x00commit\x00\xff")
 	f.Add("--check\x00a b\x00x")
-	parser, err := kong.New(&runCmd{}, parserOptions()...)
-	if err != nil {
-		f.Fatal(err)
-	}
-	node := parser.Model.Node
+	known := flagsOf(reflect.TypeFor[runCmd]())
 	f.Fuzz(func(t *testing.T, joined string) {
 		args := strings.Split(joined, "\x00")
-		got := cut(args, node)
+		got := cut(args, known)
 		all := slices.Concat(got.flags, got.rest)
 		if len(all) == len(args)-1 {
 			all = slices.Concat(got.flags, []string{"--"}, got.rest)
@@ -98,12 +87,9 @@ func FuzzCutLosesNothing(f *testing.F) {
 // parsed gives the options of a command line of `try CMD`.
 func parsed(args ...string) (supervisor.Options, error) {
 	flags := &runCmd{}
-	parser, err := kong.New(flags, parserOptions()...)
-	if err != nil {
-		return supervisor.Options{}, err
-	}
-	c := cut(args, parser.Model.Node)
-	if _, err := parser.Parse(c.flags); err != nil {
+	known := flagsOf(reflect.TypeFor[runCmd]())
+	c := cut(args, known)
+	if err := parseFlags(flags, known, c.flags); err != nil {
 		return supervisor.Options{}, err
 	}
 	flags.argv = c.rest
@@ -201,8 +187,8 @@ func TestUsageErrors(t *testing.T) {
 func TestHelpKnowsEveryFlag(t *testing.T) {
 	t.Parallel()
 	var have, explained []string
-	for _, f := range model(t).Flags {
-		have = append(have, f.Name)
+	for _, f := range flagsOf(reflect.TypeFor[runCmd]()) {
+		have = append(have, f.name)
 	}
 	for _, g := range flagHelp {
 		for _, line := range g.flags {
@@ -230,5 +216,30 @@ func TestReservedWords(t *testing.T) {
 	slices.Sort(names)
 	if want := slices.Sorted(slices.Values(reserved())); !slices.Equal(names, want) {
 		t.Errorf("words %v, reserved %v", names, want)
+	}
+}
+
+// TestFlagsAreKongs: what is known of the flags without kong is what kong knows.
+func TestFlagsAreKongs(t *testing.T) {
+	t.Parallel()
+	parser, err := kong.New(&runCmd{}, parserOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, f := range flagsOf(reflect.TypeFor[runCmd]()) {
+		got = append(got, fmt.Sprintf("%s %s %t", f.name, f.short, f.isBool))
+	}
+	for _, f := range parser.Model.Node.Flags {
+		short := ""
+		if f.Short != 0 {
+			short = string(f.Short)
+		}
+		want = append(want, fmt.Sprintf("%s %s %t", f.Name, short, f.IsBool()))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("flagsOf knows\n%q, kong\n%q", got, want)
 	}
 }
