@@ -32,7 +32,7 @@ race: ## every test under the race detector
 	$(testenv) CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 20m ./...
 
 crash: ## the crash tests with $(CRASHES) rounds and a new seed
-	$(testenv) TRY_CRASHES=$(CRASHES) $(GO) test -count=1 -timeout 30m -run Crash -v ./fs/commit ./cmd/try
+	$(testenv) TRY_CRASHES=$(CRASHES) $(GO) test -count=1 -timeout 30m -run Crash -v ./fs/commit ./supervisor
 
 fuzz: ## each fuzz target for FUZZTIME
 	@$(testenv) && for p in $$($(GO) list ./...); do \

@@ -21,6 +21,10 @@ import (
 
 var binary string // the program
 
+// itself is this test binary at a place where other users may run it: go test
+// builds it in a directory of mode 0700.
+var itself string
+
 const helperVariable = "TRY_TEST_HELPER"
 
 var helpers = map[string]func([]string) error{
@@ -70,6 +74,18 @@ func testMain(m *testing.M) (int, error) {
 		if out, err := build.CombinedOutput(); err != nil {
 			return 1, fmt.Errorf("build the program: %w\n%s", err, out)
 		}
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return 1, err
+	}
+	text, err := os.ReadFile(exe)
+	if err != nil {
+		return 1, err
+	}
+	itself = filepath.Join(dir, "supervisor.test")
+	if err := os.WriteFile(itself, text, 0o755); err != nil {
+		return 1, err
 	}
 	return m.Run(), nil
 }
@@ -193,9 +209,7 @@ func (r *rig) command(argv ...string) *exec.Cmd {
 
 // helper is a program of the tests, with what it is to run.
 func (r *rig) helper(name string, argv ...string) *exec.Cmd {
-	exe, err := os.Executable()
-	r.must(err)
-	cmd := r.command(append([]string{exe}, argv...)...)
+	cmd := r.command(append([]string{itself}, argv...)...)
 	cmd.Env = append(cmd.Env, helperVariable+"="+name)
 	return cmd
 }

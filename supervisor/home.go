@@ -267,7 +267,7 @@ func (h *Home) recoverOne(id string) (r Recovery, ok bool, err error) {
 	r.Outcome, r.Err = commit.Recover(durable(), b.Path())
 	var c *commit.ConflictError
 	var restored []commit.Restored
-	if errors.As(r.Err, &c) {
+	if r.Outcome == commit.RolledBack && errors.As(r.Err, &c) { // else nothing is decided yet
 		r.Conflicts, r.Err, restored = c.Conflicts, nil, c.Restored
 	}
 	switch {

@@ -41,7 +41,7 @@ func (e *encoder) header(j *journal) {
 		e.id(r.id)
 		e.text(r.layer)
 		e.text(r.slots)
-		e.flag(r.memory)
+		e.text(r.boot)
 	}
 }
 
@@ -234,7 +234,7 @@ func clean(path string) bool {
 func (d *decoder) header(j *journal) {
 	j.branch = d.text()
 	for range d.count() {
-		j.roots = append(j.roots, journalRoot{path: d.text(), id: d.id(), layer: d.text(), slots: d.text(), memory: d.flag()})
+		j.roots = append(j.roots, journalRoot{path: d.text(), id: d.id(), layer: d.text(), slots: d.text(), boot: d.text()})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -117,9 +118,16 @@ func (c *compiler) roots(plan *changes.Plan) error {
 		if r == nil {
 			return fmt.Errorf("commit: the plan has the root %s, the branch has not", p.Root.Path)
 		}
+		boot := ""
+		if memory(r.Path) {
+			var err error
+			if boot, err = bootID(); err != nil {
+				return fmt.Errorf("commit: %w", err)
+			}
+		}
 		c.plan, c.jobs = append(c.plan, p), append(c.jobs, r)
 		c.journal.roots = append(c.journal.roots, journalRoot{
-			path: r.Path, id: r.ID, layer: c.relative(r.Layer), slots: c.relative(r.Slots), memory: memory(r.Path),
+			path: r.Path, id: r.ID, layer: c.relative(r.Layer), slots: c.relative(r.Slots), boot: boot,
 		})
 	}
 	c.needs = make([]need, len(c.plan))
@@ -133,6 +141,12 @@ func (c *compiler) relative(path string) string {
 		return path[len(c.job.Dir)+1:]
 	}
 	return path
+}
+
+// bootID is another after each start of the machine (random(4)).
+func bootID() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id)), err
 }
 
 func memory(path string) bool {

@@ -87,11 +87,13 @@ type journal struct {
 }
 
 type journalRoot struct {
-	path   string
-	id     sys.Identity
-	layer  string // below the branch's directory where it is there, else absolute
-	slots  string
-	memory bool // a memory file system: gone after a reboot, and its steps with it
+	path  string
+	id    sys.Identity
+	layer string // below the branch's directory where it is there, else absolute
+	slots string
+	// boot is set for a memory file system, which is gone, and its steps with it,
+	// when the machine has another (random(4), boot_id).
+	boot string
 }
 
 // sectorOf makes a front sector: magic, version, then content, then its sum.

@@ -21,7 +21,7 @@ func sample(n int) *journal {
 	}
 	perm, owner := uint32(0o644), [2]uint32{1, 2}
 	j := &journal{id: newJournalID(), state: applying, branch: "b1", roots: []journalRoot{
-		{path: "/r", id: id, layer: "layer", slots: "slots"}, {path: "/m", id: id, layer: "/x/layer", memory: true},
+		{path: "/r", id: id, layer: "layer", slots: "slots"}, {path: "/m", id: id, layer: "/x/layer", boot: "b"},
 	}}
 	j.steps = []step{
 		{kind: move, from: place{0, inLayer, "a/\xff\n"}, to: place{0, inBase, "a"}, new: full},

@@ -106,9 +106,18 @@ func below(dir, path string) string {
 }
 
 func (d *rootDirs) open(r *journalRoot, again bool) error {
+	// Of this boot it is only out of sight, in a mount namespace for one.
+	lost := false
+	if again && r.boot != "" {
+		now, err := bootID()
+		if err != nil {
+			return err
+		}
+		lost = now != r.boot
+	}
 	var err error
 	if d.base, err = openRoot(r.path, r.id); err != nil {
-		if r.memory && again {
+		if lost {
 			d.gone = true
 			return nil
 		}
@@ -122,7 +131,7 @@ func (d *rootDirs) open(r *journalRoot, again bool) error {
 			continue
 		}
 		if *o.dir, err = sys.OpenDir(o.path); err != nil {
-			if r.memory && again && errors.Is(err, unix.ENOENT) {
+			if lost && errors.Is(err, unix.ENOENT) {
 				d.gone = true
 				return nil
 			}
