@@ -7,17 +7,15 @@ import (
 )
 
 func TestNpmInstall(t *testing.T) {
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		t.Skip("no npm here")
-	}
+	needs(t, "npm")
 	u := copied(t, "npm-install")
 	// HOME is not the caller's, so neither is ~/.npmrc: keep its registry.
-	registry, err := exec.CommandContext(t.Context(), npm, "config", "get", "registry").Output()
+	registry, err := exec.CommandContext(t.Context(), "npm", "config", "get", "registry").Output()
 	if err != nil {
 		t.Fatalf("npm config get registry: %v", err)
 	}
-	u.env = append(u.env, "npm_config_registry="+strings.TrimSpace(string(registry)), "npm_config_update_notifier=false")
+	u.env = append(u.env, "npm_config_registry="+strings.TrimSpace(string(registry)), "npm_config_update_notifier=false",
+		"NO_COLOR=1") // CI makes picocolors paint
 
 	before := u.files()
 	out := u.must("try", "--abort", "npm", "install")

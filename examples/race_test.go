@@ -2,6 +2,7 @@ package examples_test
 
 import (
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,6 +14,9 @@ func needs(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
+			if os.Getenv("CI") != "" {
+				t.Fatalf("%s is not installed: .ci/run must see to it", p)
+			}
 			t.Skip("no " + p + " here")
 		}
 	}

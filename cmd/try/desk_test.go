@@ -59,6 +59,9 @@ func needs(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
+			if os.Getenv("CI") != "" {
+				t.Fatalf("%s is not installed: .ci/run must see to it", p)
+			}
 			t.Skipf("needs %s, which is not installed", p)
 		}
 	}

@@ -50,9 +50,7 @@ var before = map[string]string{
 
 func runReadmeCommand(t *testing.T, command string) {
 	if strings.Contains(command, "npm") {
-		if _, err := exec.LookPath("npm"); err != nil {
-			t.Skip("npm is not installed")
-		}
+		needs(t, "npm")
 	}
 	work := t.TempDir()
 	home, proj := filepath.Join(work, "home"), filepath.Join(work, "home", "shop")
