@@ -53,7 +53,15 @@ func (s *setup) open(ui UI, sig <-chan os.Signal) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.session(b, ui, sig), nil
+	notes, err := b.CopyNotes()
+	if err != nil {
+		return nil, errors.Join(err, b.Discard())
+	}
+	out := s.session(b, ui, sig)
+	for _, note := range notes {
+		out.warn(note)
+	}
+	return out, nil
 }
 
 // session is the session of branch b.

@@ -247,15 +247,8 @@ func (b *Branch) load(id string) error {
 	return nil
 }
 
-// HasJournal says that a commit has begun which recovery must decide.
-func (b *Branch) HasJournal() bool { return hasJournal(b.dir) }
-
 // Path is the branch's directory in the home store, where its journal lies.
 func (b *Branch) Path() string { return b.dir.Name() }
-
-// LockFD is the descriptor that keeps the branch alive: the first that a
-// forked child closes.
-func (b *Branch) LockFD() int { return int(b.lock.file.Fd()) }
 
 // holder is the directory in which the layer of root i lies.
 func (b *Branch) holder(i int) (string, error) {

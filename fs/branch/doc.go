@@ -55,5 +55,5 @@
 // last while it takes lock, and nobody waits for trash.lock. A branch's own
 // lock is only tried, never waited for, and so may be held before any of them.
 // All are open file description locks (fcntl_locking(2)): they go with the
-// last descriptor, so a forked child closes LockFD first.
+// last descriptor, which init closes first of all.
 package branch

@@ -2,7 +2,6 @@ package sys
 
 import (
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,18 +61,6 @@ func (d *Dir) Rmdir(name string) error {
 func (d *Dir) Link(name string, to *Dir, toName string) error {
 	err := retry(func() error { return unix.Linkat(d.fd, name, to.fd, toName, 0) })
 	return d.failLink("link", name, to, toName, err)
-}
-
-// LinkFD gives the open file fd, one of O_TMPFILE for instance, a name in d.
-// It goes by /proc, since AT_EMPTY_PATH needs a capability on older kernels
-// (linkat(2)).
-func (d *Dir) LinkFD(fd int, name string) error {
-	old := "/proc/self/fd/" + strconv.Itoa(fd)
-	err := retry(func() error { return unix.Linkat(unix.AT_FDCWD, old, d.fd, name, unix.AT_SYMLINK_FOLLOW) })
-	if err != nil {
-		return &os.LinkError{Op: "link", Old: old, New: d.path(name), Err: err}
-	}
-	return nil
 }
 
 // Rename moves name to a place where nothing is: EEXIST otherwise

@@ -154,14 +154,6 @@ func TestRenameReplacesNothing(t *testing.T) {
 	if s := got(d.Stat("hard"))(t); s.Nlink != 2 {
 		t.Errorf("links = %d, want 2", s.Nlink)
 	}
-	fd, err := d.OpenFD(".", unix.O_TMPFILE|unix.O_WRONLY, 0o600)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		t.Skip("no O_TMPFILE here")
-	}
-	check(t, err)
-	check(t, d.LinkFD(fd, "born"))
-	wantErrno(t, "LinkFD over a name", d.LinkFD(fd, "born"), unix.EEXIST)
-	check(t, unix.Close(fd))
 	check(t, d.Sync())
 }
 
