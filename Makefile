@@ -7,7 +7,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Tests keep HOME, cwd and temporary files in a directory of their own outside
 # /tmp and /var/tmp, which a branch captures.
-SCRATCH ?= $(abspath ..)/.try-test-$(shell id -u)
+SCRATCH ?= $(if $(filter /tmp/% /var/tmp/% /dev/shm/%,$(abspath ..)/),$(HOME),$(abspath ..))/.try-test-$(shell id -u)
 export CGO_ENABLED ?= 0
 testenv = mkdir -p $(SCRATCH) && TMPDIR=$(SCRATCH) GOTMPDIR=$(SCRATCH) LANG=C.UTF-8
 
