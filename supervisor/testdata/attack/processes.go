@@ -63,8 +63,9 @@ func takeOverInit([]string) error {
 	for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGTSTP, unix.SIGKILL, unix.SIGTERM, unix.SIGSEGV, unix.SIGCHLD, unix.SIGHUP} {
 		unix.Kill(1, sig)
 	}
-	// This one is allowed among equals (prlimit(2)); it must not matter.
-	for _, which := range []int{unix.RLIMIT_CPU, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC, unix.RLIMIT_FSIZE, unix.RLIMIT_AS, unix.RLIMIT_STACK} {
+	// This one is allowed among equals (prlimit(2)); it must not matter. Not of
+	// RLIMIT_CPU: with that a command ends its own session, by the kernel's hand.
+	for _, which := range []int{unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC, unix.RLIMIT_FSIZE, unix.RLIMIT_AS, unix.RLIMIT_STACK} {
 		unix.Prlimit(1, which, &unix.Rlimit{}, nil)
 	}
 	return nil
