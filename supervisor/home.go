@@ -12,6 +12,7 @@ import (
 
 	"try/fs/branch"
 	"try/fs/commit"
+	"try/fs/vfs"
 	"try/supervisor/policy"
 )
 
@@ -264,7 +265,7 @@ func (h *Home) recoverOne(id string) (r Recovery, ok bool, err error) {
 		r.Err = errors.Join(r.Err, b.Close())
 		return r, true, nil
 	}
-	r.Outcome, r.Err = commit.Recover(durable(), b.Path())
+	r.Outcome, r.Err = commit.Recover(vfs.Disk(), b.Path())
 	var c *commit.ConflictError
 	var restored []commit.Restored
 	if r.Outcome == commit.RolledBack && errors.As(r.Err, &c) { // else nothing is decided yet

@@ -12,8 +12,6 @@ import (
 	"try/supervisor/policy"
 )
 
-func openDir(path string) (*sys.Dir, error) { return sys.OpenDir(path) }
-
 func sortNewest(list []branch.Info) {
 	slices.SortStableFunc(list, func(a, b branch.Info) int { return b.Created.Compare(a.Created) })
 }

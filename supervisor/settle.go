@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"os"
 
 	"try/fs/branch"
 	"try/fs/changes"
@@ -308,7 +307,7 @@ func (c *committer) apply(ctx context.Context) error {
 	job := &commit.Job{
 		Dir: c.b.Path(), ID: c.b.ID, Roots: c.roots, Protected: protected, Spare: c.home.store.SpareJournal(),
 	}
-	err = job.Commit(ctx, durable(), c.res.Plan, c.ui.Progress)
+	err = job.Commit(ctx, vfs.Disk(), c.res.Plan, c.ui.Progress)
 	switch conflict, ok := errors.AsType[*commit.ConflictError](err); {
 	case err == nil:
 		c.afterwards(errors.Join(c.b.RaiseEpoch(), c.b.Sealed(), c.b.SetState(branch.Committed)))
@@ -333,13 +332,4 @@ func (c *committer) afterwards(err error) {
 		c.res.Warnings = append(c.res.Warnings, "committed, but not cleaned up: "+err.Error())
 		c.ui.Warn(c.res.Warnings[len(c.res.Warnings)-1])
 	}
-}
-
-// durable is the file system for the durable path: the disk, or in a test one
-// that ends the process at a named point.
-func durable() vfs.FS {
-	if point := os.Getenv("TRY_TEST_CRASH"); point != "" {
-		return &vfs.Fault{FS: vfs.Disk(), Before: vfs.KillAt(point)}
-	}
-	return vfs.Disk()
 }

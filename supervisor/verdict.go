@@ -264,7 +264,7 @@ func (c *committer) sameIndex(v *verdict, path string) bool {
 
 // readAll reads a regular file below root, through no symbolic link.
 func readAll(root, rel string) ([]byte, error) {
-	dir, err := openDir(root)
+	dir, err := sys.OpenDir(root)
 	if err != nil {
 		return nil, err
 	}
