@@ -9,7 +9,10 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # /tmp and /var/tmp, which a branch captures.
 SCRATCH ?= $(if $(filter /tmp/% /var/tmp/% /dev/shm/%,$(abspath ..)/),$(HOME),$(abspath ..))/.try-test-$(shell id -u)
 export CGO_ENABLED ?= 0
-testenv = mkdir -p $(SCRATCH) && TMPDIR=$(SCRATCH) GOTMPDIR=$(SCRATCH) LANG=C.UTF-8
+testenv = mkdir -p $(SCRATCH) && export TMPDIR=$(SCRATCH) GOTMPDIR=$(SCRATCH) LANG=C.UTF-8
+# Under nohup(1), or in the background of a script, signals are ignored that the
+# tests send; they would wait for ever.
+gotest = env --default-signal $(GO) test -count=1
 
 .PHONY: help build install test test1 race crash fuzz bench lint fmt clean
 
@@ -23,20 +26,20 @@ install: build ## into $(PREFIX)/bin (DESTDIR is honoured)
 	install -D -m 0755 bin/try $(DESTDIR)$(PREFIX)/bin/try
 
 test: ## every test
-	$(testenv) $(GO) test -count=1 -timeout 15m ./...
+	$(testenv) && $(gotest) -timeout 15m ./...
 
 test1: ## every test with GOMAXPROCS=1 and umask 002
-	umask 002 && $(testenv) GOMAXPROCS=1 $(GO) test -count=1 -timeout 20m ./...
+	umask 002 && $(testenv) && GOMAXPROCS=1 $(gotest) -timeout 20m ./...
 
 # Two packages have no goroutines, and start so many processes that the detector
 # would make them take ten minutes for nothing.
 single = fs/changes|fs/commit
 race: ## every test of code with goroutines under the race detector
-	$(testenv) CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 20m $$($(GO) list ./... | grep -vE '($(single))$$')
+	$(testenv) && CGO_ENABLED=1 $(gotest) -race -timeout 20m $$($(GO) list ./... | grep -vE '($(single))$$')
 
 crash: ## the crash tests with $(CRASHES) rounds and a new seed
-	$(testenv) $(GO) test -count=1 -timeout 30m -v -run 'Crash|Kill|Power' ./fs/commit -kills $(CRASHES) -seed $$(date +%s)
-	$(testenv) TRY_CRASHES=$(CRASHES) $(GO) test -count=1 -timeout 30m -v -run 'Crash|Killed' ./supervisor
+	$(testenv) && $(gotest) -timeout 30m -v -run 'Crash|Kill|Power' ./fs/commit -kills $(CRASHES) -seed $$(date +%s)
+	$(testenv) && TRY_CRASHES=$(CRASHES) $(gotest) -timeout 30m -v -run 'Crash|Killed' ./supervisor
 
 # Instrumented for fuzzing, init's nosplit code does not link: what imports ns has
 # its seeds run by make test only.
@@ -46,7 +49,7 @@ fuzz: ## each fuzz target for FUZZTIME
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
 
 bench: build ## one table of ratios, peers beside us
-	$(testenv) $(GO) run ./cmd/bench
+	$(testenv) && env --default-signal $(GO) run ./cmd/bench
 
 lint: ## gofmt, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }

@@ -103,8 +103,17 @@ func (c *child) forwardSignals() error {
 		return err
 	}
 	c.events = uintptr(pair[0])
+	var ignored []os.Signal // by the caller (nohup(1)): so they stay, for the command too
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(s) {
+			ignored = append(ignored, s)
+		}
+	}
 	got := make(chan os.Signal, 64)
 	signal.Notify(got)
+	if len(ignored) > 0 { // of none, all would be
+		signal.Ignore(ignored...)
+	}
 	go func() {
 		var info [128]byte
 		for s := range got {
