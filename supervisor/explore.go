@@ -329,13 +329,13 @@ func (x *exploration) settle(ctx context.Context, v *variant) {
 			if e := v.s.b.Undecide(); e == nil {
 				v.lost = true
 				x.why = fmt.Sprintf("variant %d: %v; ", v.index, err)
-				x.ui.Event(Event{Kind: "settled", Index: v.index, Result: v.s.res})
+				v.s.tell()
 				return
 			}
 		}
 	}
 	x.winner = v
-	x.ui.Event(Event{Kind: "settled", Index: v.index, Result: v.s.res})
+	v.s.tell()
 }
 
 // fate is what becomes of the winner.

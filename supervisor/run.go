@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"try/fs/commit"
 )
 
 // Run runs a command in a branch and settles it. An error says that there was
@@ -34,9 +36,18 @@ func Run(ctx context.Context, o Options, ui UI) (*Result, error) {
 	if err := s.close(); err != nil && s.res.Err == nil {
 		s.res.Err = err
 	}
-	ui.Event(Event{Kind: "settled", Result: s.res})
+	s.tell()
 	set.home.tidyBehind(ui)
 	return s.res, nil
+}
+
+// tell says how the branch was settled, once: before what has only to be
+// cleaned up, if nobody needs to wait for that.
+func (s *session) tell() {
+	if !s.told {
+		s.told = true
+		s.ui.Event(Event{Kind: "settled", Result: s.res})
+	}
 }
 
 // finish is a session's life from CMD's start to settled.
@@ -64,6 +75,9 @@ func (s *session) finish(ctx context.Context) error {
 		return s.abort(reason)
 	case failed != nil:
 		return s.keep(ctx, failed.Error())
+	}
+	if fate == Commit {
+		commit.WriteAhead(s.res.Plan)
 	}
 	if err := s.judge(); err != nil {
 		return err

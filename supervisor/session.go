@@ -32,6 +32,7 @@ type session struct {
 	interrupted bool           // TERM or HUP: nothing is asked any more
 	askable     bool           // there was a terminal to ask on at the start
 	lastInt     time.Time      // when INT came
+	told        bool           // how it was settled
 }
 
 // creation is what a branch of this run is made of.

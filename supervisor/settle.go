@@ -28,11 +28,12 @@ func (s *session) abort(reason string) error {
 
 // unchanged drops a branch in which nothing changed.
 func (s *session) unchanged() error {
-	if err := s.drop(); err != nil {
+	if err := s.over(); err != nil {
 		return err
 	}
 	s.res.Settled, s.res.Reason = Unchanged, "nothing changed"
-	return nil
+	s.tell()
+	return s.drop()
 }
 
 // keep makes the branch last. What the base looks like now is recorded first:
@@ -120,6 +121,7 @@ func (s *session) settle(ctx context.Context, fate Fate, reason string) error {
 		return errors.Join(err, s.keepRefused(ctx, err))
 	}
 	s.res.Settled, s.res.Reason = Committed, reason
+	s.tell()
 	c.afterwards(s.discard())
 	return nil
 }

@@ -249,7 +249,7 @@ func (x *exploration) lose(ctx context.Context, v *variant) {
 	if err := v.close(); err != nil && r.Err == nil {
 		r.Err = err
 	}
-	v.s.ui.Event(Event{Kind: "settled", Result: r})
+	v.s.tell()
 }
 
 func (x *exploration) whyLost(r *Result, ran bool) string {

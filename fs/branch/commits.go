@@ -106,12 +106,16 @@ func (b *Branch) Announce(paths []string) error {
 			next = max(next, c.number)
 		}
 		// After a loss of power lists may be gone which branches still refer to.
-		infos, err := s.Branches()
+		others, err := s.branches.Entries()
+		if err == nil && len(others) > 1 {
+			var infos []Info
+			infos, err = s.Branches()
+			for _, info := range infos {
+				next = max(next, info.Commits)
+			}
+		}
 		if err != nil {
 			return err
-		}
-		for _, info := range infos {
-			next = max(next, info.Commits)
 		}
 		return replaceFile(s.commits, fmt.Sprintf("%016x.%s%s", next+1, b.ID, openSuffix), data, false)
 	})

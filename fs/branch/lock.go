@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -95,6 +96,9 @@ type CommitLock struct {
 	l *lock
 }
 
+// holderLen is what a name of a branch and a process take at most.
+const holderLen = 128
+
 // Unlock gives it back.
 func (c *CommitLock) Unlock() error { return c.l.release() }
 
@@ -116,11 +120,9 @@ func (s *Store) LockCommits(ctx context.Context, who string, waiting func(holder
 		}
 		return nil, fmt.Errorf("wait for another commit: %w", err)
 	}
-	// Only a word for those who wait: that it is the lock that counts.
-	who = fmt.Sprintf("%s (process %d)", who, os.Getpid())
-	if err := l.file.Truncate(0); err == nil {
-		_, _ = l.file.WriteAt([]byte(who), 0)
-	}
+	// Only a word for those who wait: that it is the lock that counts. It is
+	// always as long, so that the file system has nothing to do but keep it.
+	_, _ = fmt.Fprintf(l.file, "%-*s", holderLen, fmt.Sprintf("%s (process %d)", who, os.Getpid()))
 	return &CommitLock{l}, nil
 }
 
@@ -136,10 +138,10 @@ func (l *lock) waitFor(ctx context.Context, waiting func(holder string)) error {
 		case err := <-got:
 			return err
 		case <-word.C:
-			holder := make([]byte, 256)
+			holder := make([]byte, holderLen)
 			n, _ := l.file.ReadAt(holder, 0)
 			if waiting != nil {
-				waiting(string(holder[:n]))
+				waiting(strings.TrimRight(string(holder[:n]), " "))
 			}
 		case <-ctx.Done():
 			go func() {
