@@ -307,10 +307,7 @@ func (x *exploration) settle(ctx context.Context, v *variant) {
 		x.halt()
 	}
 	if x.set.opts.OnSuccess == Commit {
-		// Its init has nothing more to do either, and taking the namespaces
-		// down takes as long as the disk does. The views stay: they are
-		// descriptors of ours.
-		_ = v.s.ns.Kill() // the end of the session is waited for, and heard of, later
+		v.s.dismiss() // taking the namespaces down takes as long as the disk does
 	}
 	if err := v.s.b.Decide(); err != nil {
 		x.stopped, x.err = "decided", err

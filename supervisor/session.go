@@ -11,6 +11,7 @@ import (
 
 	"try/fs/branch"
 	"try/fs/changes"
+	"try/fs/commit"
 	"try/fs/sys"
 	"try/ns"
 )
@@ -94,6 +95,12 @@ func (s *session) start(ctx context.Context) error {
 		s.warn(w)
 	}
 	s.ui.Event(Event{Kind: "started", Result: s.res, PID: s.ns.PID()})
+	if s.set.opts.OnSuccess != Abort {
+		go func() { // while CMD runs, what nobody has to wait for when it has ended
+			s.set.policy.Prepare()
+			commit.Prepare()
+		}()
+	}
 	return nil
 }
 

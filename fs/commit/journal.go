@@ -52,7 +52,14 @@ const (
 // out, and what it may have begun is left as it is.
 var ErrDamaged = errors.New("the journal is damaged")
 
-// castagnoli is made when it is first needed: most runs write no journal.
+// Prepare makes what a commit would make when it first writes a journal. It may
+// run beside anything.
+func Prepare() {
+	castagnoli()
+	newJournalID() // the first random number is the one that takes time
+}
+
+// castagnoli is made when it is first needed: many runs write no journal.
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 type journalID [16]byte

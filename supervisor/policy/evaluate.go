@@ -45,6 +45,14 @@ type Outcome struct {
 	Exceeded []Exceeded
 }
 
+// Prepare makes what Evaluate would make when it is first called. It may run
+// beside anything.
+func (p *Policy) Prepare() {
+	for _, s := range p.stacks {
+		s.compile()
+	}
+}
+
 // Evaluate gives each change its verdict.
 //
 // Drops are made whole: what lies below a dropped new or removed directory is
@@ -52,8 +60,8 @@ type Outcome struct {
 // at all. Families share the stricter of drop and yield.
 func (p *Policy) Evaluate(in Input) *Outcome {
 	e := &evaluation{in: in, verdicts: make([]Verdict, len(in.Changes))}
+	p.Prepare()
 	for _, s := range p.stacks {
-		s.compile()
 		e.guards = append(e.guards, s.guards())
 	}
 	for i := range in.Changes {

@@ -41,9 +41,9 @@ func (p *Policy) Explain(roots []string, c Change) Explanation {
 
 // Rules returns every rule, in the order in which they are asked.
 func (p *Policy) Rules() []*Rule {
+	p.Prepare()
 	var rules []*Rule
 	for _, s := range p.stacks {
-		s.compile()
 		for _, l := range s.layers {
 			rules = append(rules, l.rules...)
 		}
