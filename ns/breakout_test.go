@@ -206,7 +206,7 @@ func TestRootSession(t *testing.T) {
 		spec.ReExec = again
 		expect(t, spec, "touch x && chown 1234:4321 x && stat -c '%u %g' x; setpriv --reuid=1001 --regid=1001 --clear-groups id -u", "1234 4321\n1001\n")
 		var st unix.Stat_t
-		if err := unix.Stat(filepath.Join(spec.Overlays[0].Upper, "x"), &st); err != nil || st.Uid != 1234 || st.Gid != 4321 {
+		if err := unix.Stat(filepath.Join(spec.Mounts[0].Upper, "x"), &st); err != nil || st.Uid != 1234 || st.Gid != 4321 {
 			t.Errorf("owner in the layer = %d:%d, %v", st.Uid, st.Gid, err)
 		}
 	}

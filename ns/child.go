@@ -94,6 +94,7 @@ const (
 	reportStopped            // the program was stopped (terminal only)
 	reportProcess            // one process that is about to be killed
 	reportEmpty              // no process is left but init
+	reportServe              // the descriptor of FUSE mount at comes along
 )
 
 // A request is what the supervisor asks of init.
@@ -196,6 +197,8 @@ func (c *child) do(o *op, pc int) (uintptr, uintptr) {
 		return 0, c.send(0)
 	case opReady:
 		return 0, c.ready()
+	case opHand:
+		return 0, c.hand(a, b)
 	case opReset:
 		return 0, c.resetSignals(a)
 	case opEvents:
@@ -347,6 +350,19 @@ func (c *child) ready() uintptr {
 		c.call(unix.SYS_CLOSE, c.word(c.slots+8*uintptr(v)), 0, 0, 0, 0, 0)
 	}
 	return 0
+}
+
+// hand sends the descriptor of a FUSE mount to its server.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (c *child) hand(fd, mount uintptr) uintptr {
+	c.out.kind, c.out.at = reportServe, int64(mount)
+	c.cmsg[0] = 16 + 4
+	c.cmsg[1] = unix.SOL_SOCKET | unix.SCM_RIGHTS<<32
+	c.cmsg[2] = uint64(fd)
+	return c.send(24)
 }
 
 //go:nosplit

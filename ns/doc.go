@@ -31,6 +31,8 @@
 // is the session's life: when it closes, init gives the terminal back, kills
 // all, and exits. No pdeathsig: that follows a thread.
 //
+//	init     → serve      the descriptor of a FUSE mount; one for each
+//	         ← served     one for each, before anything walks through it
 //	init     → ready      views, terminal and reopened descriptors come along
 //	program  → started    the kernel adds the sender's pid, as we see it
 //	         ← signal, terminal, resume

@@ -19,6 +19,9 @@ type explanation struct {
 const (
 	allowUserNamespaces = `sudo sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000`
 	allowAppArmor       = `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`
+	loadFuse            = `sudo modprobe fuse`
+	allowFuse           = `sudo chmod 666 /dev/fuse`
+	allowFuseInDocker   = `docker run --device /dev/fuse …`
 	allowProcInDocker   = `docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined …`
 )
 
@@ -40,6 +43,10 @@ var explanations = []explanation{
 	{"create overlay", unix.ELOOP, "a layer lies in the root that it is for, or overlays lie on one another too deep", ""},
 	{"create overlay", unix.ESTALE, "the layer belongs to another base directory", ""},
 	{"create overlay", unix.EBUSY, "another session has this layer mounted", ""},
+	{"create FUSE mount", unix.ENOENT, "there is no /dev/fuse here", loadFuse},
+	{"create FUSE mount", unix.ENODEV, "the kernel has no FUSE", loadFuse},
+	{"create FUSE mount", unix.EACCES, "only root may open /dev/fuse here", allowFuse},
+	{"create FUSE mount", unix.EPERM, "a sandbox around us keeps /dev/fuse", allowFuseInDocker},
 	{"make the tree read-only", unix.EBUSY, "a file is open for writing through a mount of the session", ""},
 	{"mount proc", unix.EPERM, "parts of /proc are covered here, as in containers, and the kernel then allows no new one", allowProcInDocker},
 	{"limit processes", unix.EOPNOTSUPP, "for root only a kernel from 6.14 on can hold a session to a number of processes", "set no limit: processes = 0 in the policy"},

@@ -171,7 +171,7 @@ func TestLinger(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(spec.Overlays[0].Upper, "file"))
+	text, err := os.ReadFile(filepath.Join(spec.Mounts[0].Upper, "file"))
 	if err != nil || string(text) != "late\n" {
 		t.Errorf("file after Linger = %q, %v", text, err)
 	}

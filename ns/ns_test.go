@@ -85,7 +85,7 @@ func (p *place) read(name string) string {
 }
 
 // overlay captures directory name of the place, with a layer of its own.
-func (p *place) overlay(name string) Overlay {
+func (p *place) overlay(name string) Mount {
 	p.t.Helper()
 	layer, err := os.MkdirTemp(p.mkdir("store"), "layer-")
 	if err != nil {
@@ -102,7 +102,7 @@ func (p *place) overlay(name string) Overlay {
 			p.t.Fatal(err)
 		}
 	}
-	return Overlay{
+	return Mount{
 		Target: p.path(name), Lower: []string{p.path(name)},
 		Upper: filepath.Join(layer, "upper"), Work: filepath.Join(layer, "work"),
 	}
@@ -113,7 +113,7 @@ func (p *place) spec(argv ...string) *Spec {
 	p.t.Helper()
 	return &Spec{
 		Programs: []Program{{Argv: argv}}, Env: os.Environ(), Dir: p.base,
-		Overlays: []Overlay{p.overlay("base")}, Covers: []string{p.path("store")},
+		Mounts: []Mount{p.overlay("base")}, Covers: []string{p.path("store")},
 		Root: os.Geteuid() == 0, Marker: "test\n",
 	}
 }
@@ -231,7 +231,7 @@ func init() {
 			case "-layer":
 				layer := args[1]
 				args = args[1:]
-				spec.Overlays = []Overlay{{Target: spec.Dir, Lower: []string{spec.Dir}, Upper: layer + "/upper", Work: layer + "/work"}}
+				spec.Mounts = []Mount{{Target: spec.Dir, Lower: []string{spec.Dir}, Upper: layer + "/upper", Work: layer + "/work"}}
 			}
 		}
 		spec.Programs = []Program{{Argv: args}}

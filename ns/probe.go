@@ -29,10 +29,11 @@ type Fact struct {
 func Probe(root, layers string) []Fact {
 	const user = unix.CLONE_NEWUSER
 	const mounts = user | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC
+	fuse := probeFuse(mounts)
 	facts := []Fact{
 		{Name: "user namespace", Needed: true, Err: probe(user, nil), Meaning: "no session can be made"},
 		{Name: "PID namespace", Needed: true, Err: probe(user|unix.CLONE_NEWPID, nil), Meaning: "processes could not be held together"},
-		{Name: "overlay", Needed: true, Err: probeOverlay(mounts, root, layers), Meaning: "no root can be captured by the kernel's overlayfs"},
+		{Name: "overlay", Needed: fuse.Err != nil, Err: probeOverlay(mounts, root, layers), Meaning: "no root can be captured by the kernel's overlayfs"},
 		{Name: "proc", Needed: true, Err: probe(mounts, func(p *plan) {
 			p.step("mount proc", "/proc")
 			p.newMount("proc", unix.MOUNT_ATTR_NOSUID)
@@ -51,7 +52,7 @@ func Probe(root, layers string) []Fact {
 			p.call(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 			p.installFilter()
 		}), Meaning: "a command could type into the caller's terminal, so there is no session"},
-		probeLandlock(), probeFuse(), probeTyping(), probeCgroup(),
+		fuse, probeLandlock(), probeTyping(), probeCgroup(),
 	}
 	for i := range facts {
 		f := &facts[i]
@@ -155,14 +156,14 @@ func probeOverlay(flags uintptr, root, layers string) error {
 		}
 		os.RemoveAll(dir)
 	}()
-	o := Overlay{Target: root, Lower: []string{root}, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
+	o := Mount{Target: root, Lower: []string{root}, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
 	for _, d := range []string{o.Upper, o.Work} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return fmt.Errorf("make a layer: %w", err)
 		}
 	}
 	return probe(flags, func(p *plan) {
-		p.spec.Overlays = []Overlay{o}
+		p.spec.Mounts, p.mounts = []Mount{o}, make([]slot, 1)
 		p.step("create overlay", "")
 		p.createOverlays()
 	})
@@ -178,15 +179,16 @@ func probeLandlock() Fact {
 	return f
 }
 
-func probeFuse() Fact {
-	f := Fact{Name: "/dev/fuse", Meaning: "the fuse engine cannot serve", Fix: "sudo modprobe fuse; sudo chmod 666 /dev/fuse"}
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		f.Err = &os.PathError{Op: "open", Path: "/dev/fuse", Err: err}
-		return f
+// probeFuse makes a FUSE mount that nobody serves and nobody sees.
+func probeFuse(flags uintptr) Fact {
+	return Fact{
+		Name: "FUSE", Meaning: "the fuse engine cannot serve",
+		Err: probe(flags, func(p *plan) {
+			p.spec.Mounts, p.mounts = []Mount{{Target: "/", Options: "allow_other,default_permissions"}}, make([]slot, 1)
+			p.step("create FUSE mount", "")
+			p.newFuse(0)
+		}),
 	}
-	unix.Close(fd)
-	return f
 }
 
 // probeTyping: the filter of the session closes TIOCSTI in any case; the

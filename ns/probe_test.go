@@ -65,7 +65,7 @@ func TestFailuresExplainThemselves(t *testing.T) {
 	}{
 		{Failure{Step: "make namespaces", Errno: unix.EPERM}, "forbids user namespaces", "sysctl"},
 		{Failure{Step: "make namespaces", Errno: unix.ENOSPC}, "limit of namespaces", "max_user_namespaces"},
-		{Failure{Step: "move overlay", Errno: unix.ENOSPC}, "limit of mounts", "fs.mount-max"},
+		{Failure{Step: "move mount", Errno: unix.ENOSPC}, "limit of mounts", "fs.mount-max"},
 		{Failure{Step: "create overlay", What: "/x", Errno: unix.ENODEV}, "no overlayfs", "modprobe"},
 		{Failure{Step: "enter working directory", What: "/x", Errno: unix.ENOENT}, "on /x: no such file or directory", ""},
 		{Failure{Step: "run"}, "without a word", ""},

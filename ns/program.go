@@ -39,6 +39,7 @@ const (
 	opExec                  // execve(arg[0], arg[1], arg[2]); arg[3]: argv for /bin/sh; arg[4]: found by PATH
 	opTell                  // report that the program is about to be executed
 	opReady                 // report that the session stands
+	opHand                  // report that descriptor arg[0] wants a server, for mount arg[1]
 	opReset                 // signals: default dispositions where a handler was, and the mask at arg[0]
 	opEvents                // out = the descriptor that signals are read from
 )

@@ -22,8 +22,8 @@ type Session struct {
 	conn    syscall.RawConn
 	pid     int // of init, on the host
 	pidfd   int
-	views   []*os.File
-	master  *relay // nil: no terminal
+	views   map[string]*os.File // by target
+	master  *relay              // nil: no terminal
 	feeds   []*feed
 
 	mu       sync.Mutex    // guards what follows
@@ -107,6 +107,11 @@ func (s *Session) until(ctx context.Context, done func() bool) error {
 func (s *Session) listen() {
 	for {
 		r, pid, fds, err := s.receive()
+		if err == nil && r.kind == reportServe {
+			if err = s.serve(r, fds); err == nil {
+				continue
+			}
+		}
 		s.mu.Lock()
 		if err != nil {
 			s.gone = err
@@ -243,8 +248,12 @@ func (s *Session) stands(r *report, fds []int) {
 			s.warnings = append(s.warnings, text)
 		}
 	}
-	for i, o := range p.overlays {
-		s.views = append(s.views, os.NewFile(uintptr(bySlot[o]), p.spec.Overlays[i].Target))
+	s.views = map[string]*os.File{}
+	for i, m := range p.mounts {
+		if slices.Contains(p.views, m) {
+			target := p.spec.Mounts[i].Target
+			s.views[target] = os.NewFile(uintptr(bySlot[m]), target)
+		}
 	}
 	for i := range p.inherit {
 		d := &p.inherit[i]
@@ -266,9 +275,9 @@ func (s *Session) request(q request) error {
 	return nil
 }
 
-// Views are O_PATH descriptors of the roots of the overlays, in the order of
-// Spec.Overlays, valid until Close.
-func (s *Session) Views() []*os.File { return s.views }
+// View is an O_PATH descriptor of the overlay at target, valid until Close; nil
+// for any other mount.
+func (s *Session) View(target string) *os.File { return s.views[target] }
 
 // PID is the running program's on the host.
 func (s *Session) PID() int {

@@ -23,13 +23,13 @@ type Spec struct {
 	Root     bool
 	UID, GID int
 
-	Overlays   []Overlay // outermost first
-	Private    []string  // directories that get an empty tmpfs, dropped at the end
-	AllowWrite []string  // stay as writable as they are outside
-	Covers     []string  // hidden: an empty directory, or an unreadable file
-	Sockets    []string  // listening sockets that stay reachable
-	Files      []File    // private copies over paths that exist
-	Marker     string    // content of /dev/try, by which a session knows itself
+	Mounts     []Mount  // of the roots, outermost first
+	Private    []string // directories that get an empty tmpfs, dropped at the end
+	AllowWrite []string // stay as writable as they are outside
+	Covers     []string // hidden: an empty directory, or an unreadable file
+	Sockets    []string // listening sockets that stay reachable
+	Files      []File   // private copies over paths that exist
+	Marker     string   // content of /dev/try, by which a session knows itself
 
 	NetNone     bool // loopback only
 	Processes   int  // at most so many at once; 0: no limit of ours
@@ -51,12 +51,20 @@ type Program struct {
 	Stdio [3]*os.File
 }
 
-// An Overlay is one kernel overlay mount: Lower topmost first.
-type Overlay struct {
+// A Mount is what stands at one directory in the session: a kernel overlay, or
+// with Serve a FUSE mount, or with neither what lies there outside, read-only.
+type Mount struct {
 	Target                string
-	Lower                 []string
-	Upper, Work           string
 	NoExec, NoSuid, NoDev bool
+
+	Lower       []string // of an overlay, topmost first
+	Upper, Work string
+
+	// Serve gets the descriptor of /dev/fuse before anything can touch the
+	// mount, and must see to it that requests are answered. It is called once,
+	// before Start returns. Options are of the form “a,b=c”.
+	Serve   func(dev *os.File) error
+	Options string
 }
 
 // A File lies over Path in the session: its content, read-only, owned by the

@@ -21,7 +21,7 @@ type plan struct {
 	inherit  []inherited
 	master   slot
 	views    []slot // descriptors for the ready report
-	overlays []slot
+	mounts   []slot // detached, as Spec.Mounts
 	entry    []int
 	notes    []string // by note number: what init may want to warn of
 	warnings []string
@@ -63,13 +63,16 @@ var steps = []step{
 	{"clone devices", (*plan).cloneDevices},             // while the host's /dev is still to be seen
 	{"clone sockets", (*plan).cloneSockets},             // while no overlay hides them
 	{"clone writable paths", (*plan).cloneWritable},     // while they are writable: a clone keeps that
+	{"create FUSE mount", (*plan).createFuse},           // detached, while the host's /dev is still to be seen; early, for the server starts meanwhile
 	{"create overlay", (*plan).createOverlays},          // detached, while their layers' mounts are writable (FACTS B2)
+	{"clone read-only", (*plan).cloneReadOnly},          // what lies below a root, while nothing hides it
 	{"make the tree read-only", (*plan).makeReadOnly},   // before anything of ours moves in, which stays writable
 	{"stock covers and files", (*plan).stockPantry},     // while /dev, where the clones are taken from, is nobody's yet
 	{"mount proc", (*plan).mountProc},                   // of our PID namespace; the old one is read-only by now
 	{"make /dev", (*plan).makeDev},                      // before the roots: one may lie in /dev/shm
 	{"mount private directory", (*plan).mountPrivate},   // before the roots: one may lie in it
-	{"move overlay", (*plan).moveOverlays},              // outermost first, or the outer would hide the inner
+	{"await the FUSE server", (*plan).awaitServer},      // before anything walks through what it serves
+	{"move mount", (*plan).moveMounts},                  // outermost first, or the outer would hide the inner
 	{"move writable path", (*plan).moveWritable},        // over a root or the read-only tree
 	{"cover", (*plan).cover},                            // after all that could bring a covered path back
 	{"bind socket", (*plan).bindSockets},                // after the covers: a socket is passed on purpose
@@ -86,6 +89,7 @@ var steps = []step{
 // compile turns a Spec into a program.
 func (p *plan) compile() error {
 	p.scratch = p.data(make([]byte, 512))
+	p.mounts = make([]slot, len(p.spec.Mounts))
 	for _, s := range steps {
 		p.step(s.name, "")
 		s.do(p)
@@ -271,50 +275,6 @@ func (p *plan) cloneWritable() {
 	}
 }
 
-// createOverlays makes the overlays, detached. The layers are opened in this
-// mount namespace and named /proc/self/fd/N: so no path needs escaping
-// against “:”, “,” and “\”, none is too long for fsconfig(2), which takes 256
-// bytes (14 layers in one string), and one way serves all kernels (FSCONFIG_SET_FD for these is 6.13).
-func (p *plan) createOverlays() {
-	for _, o := range p.spec.Overlays {
-		p.on(o.Target)
-		next := p.fixed
-		open := func(path string) string {
-			p.call(unix.SYS_OPENAT, unix.AT_FDCWD, path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC)
-			fd := p.into()
-			p.call(unix.SYS_DUP3, fd, next, unix.O_CLOEXEC)
-			p.closeSlot(fd)
-			next++
-			return fmt.Sprintf("/proc/self/fd/%d", next-1)
-		}
-		lower := make([]string, len(o.Lower))
-		for i, l := range o.Lower {
-			lower[i] = open(l)
-		}
-		attr := 0
-		for _, a := range []struct {
-			on  bool
-			bit int
-		}{{o.NoExec, unix.MOUNT_ATTR_NOEXEC}, {o.NoSuid, unix.MOUNT_ATTR_NOSUID}, {o.NoDev, unix.MOUNT_ATTR_NODEV}} {
-			if a.on {
-				attr |= a.bit
-			}
-		}
-		// One lowerdir+ for each is of Linux 6.7, and only needed where the
-		// short names are too many.
-		options := []string{"lowerdir", strings.Join(lower, ":")}
-		if len(options[1]) >= 256 {
-			options = nil
-			for _, l := range lower {
-				options = append(options, "lowerdir+", l)
-			}
-		}
-		options = append(options, "upperdir", open(o.Upper), "workdir", open(o.Work), "userxattr", "", "volatile", "")
-		p.overlays = append(p.overlays, p.newMount("overlay", attr, options...))
-		p.call(unix.SYS_CLOSE_RANGE, p.fixed, next-1, 0)
-	}
-}
-
 // makeReadOnly also closes the device nodes that lie anywhere but in /dev, in
 // what was installed for a container or a chroot: writing to a device is no
 // writing to a file system, and root may open them.
@@ -364,7 +324,7 @@ func (p *plan) ownAbove(path string) (own string) {
 			own = dir
 		}
 	}
-	for _, o := range p.spec.Overlays {
+	for _, o := range p.spec.Mounts {
 		if below(o.Target) && len(o.Target) > len(own) {
 			return ""
 		}
@@ -380,15 +340,6 @@ func (p *plan) ownAbove(path string) (own string) {
 func isDir(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
-}
-
-func (p *plan) moveOverlays() {
-	for i, o := range p.spec.Overlays {
-		p.on(o.Target)
-		p.place(o.Target, true)
-		p.move(p.overlays[i], o.Target, 0)
-	}
-	p.views = append(p.views, p.overlays...)
 }
 
 func (p *plan) moveWritable() {

@@ -23,7 +23,7 @@ func TestWritesGoToTheLayer(t *testing.T) {
 		if got := p.read("base/file"); got != "old" {
 			t.Errorf("base/file = %q after the session, want it unchanged", got)
 		}
-		text, err := os.ReadFile(filepath.Join(spec.Overlays[0].Upper, "file"))
+		text, err := os.ReadFile(filepath.Join(spec.Mounts[0].Upper, "file"))
 		if err != nil || string(text) != "new\n" {
 			t.Errorf("file in the layer = %q, %v, want what was written", text, err)
 		}
@@ -170,7 +170,7 @@ func TestPrivateAndWritable(t *testing.T) {
 		spec := set(p.spec())
 		spec.Private = []string{p.path("private")}
 		spec.AllowWrite = []string{p.path("out")}
-		spec.Overlays = append(spec.Overlays, p.overlay("private/in/here"))
+		spec.Mounts = append(spec.Mounts, p.overlay("private/in/here"))
 		expect(t, spec, "cd ..; ls private; echo x > private/y && cat private/in/here/file; echo z > private/in/here/file; echo through > out/file", "in\nbelow")
 		if got := p.read("private/in/here/file"); got != "below" {
 			t.Errorf("file below the private directory = %q, want it unchanged", got)
@@ -213,7 +213,7 @@ func TestSockets(t *testing.T) {
 		if want := "a: ok\nb: connection refused\nc: connection refused\n/run/none: no such file or directory\n"; out != want {
 			t.Errorf("connecting gave %q, want %q", out, want)
 		}
-		spec.Overlays[0] = p.overlay("base") // the first is marked as used
+		spec.Mounts[0] = p.overlay("base") // the first is marked as used
 		spec.Programs[0].Argv = []string{"true"}
 		s := start(t, spec)
 		wait(t, s)
@@ -277,7 +277,7 @@ func TestMountAttributesOfTheBase(t *testing.T) {
 	forms(t, func(t *testing.T, set func(*Spec) *Spec) {
 		p := newPlace(t)
 		spec := set(p.spec())
-		spec.Overlays[0].NoExec, spec.Overlays[0].NoSuid, spec.Overlays[0].NoDev = true, true, true
+		spec.Mounts[0].NoExec, spec.Mounts[0].NoSuid, spec.Mounts[0].NoDev = true, true, true
 		expect(t, spec, "cp /bin/true x; ./x 2>/dev/null; echo $?; grep -c ' "+p.base+" .*nosuid,nodev,noexec' /proc/self/mountinfo", "126\n1\n")
 	})
 }
@@ -287,7 +287,7 @@ func TestViewsShowTheSession(t *testing.T) {
 		p := newPlace(t)
 		s := start(t, set(p.spec("sh", "-c", "echo inside > file")))
 		wait(t, s)
-		fd, err := unix.Openat(int(s.Views()[0].Fd()), "file", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err := unix.Openat(int(s.View(p.base).Fd()), "file", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			t.Fatalf("open file through the view: %v", err)
 		}
@@ -347,7 +347,7 @@ func TestFailureNamesStepAndPath(t *testing.T) {
 			t.Errorf("Start in a missing directory = %v", err)
 		}
 		spec = set(p.spec("true"))
-		spec.Overlays[0].Work = spec.Overlays[0].Upper
+		spec.Mounts[0].Work = spec.Mounts[0].Upper
 		_, err = Start(spec)
 		f, ok = errors.AsType[*Failure](err)
 		if !ok || f.Step != "create overlay" || f.What != p.base || f.Errno == 0 {
@@ -362,7 +362,7 @@ func TestOddPaths(t *testing.T) {
 	p.mkdir(dir)
 	p.write(dir+"/file", "odd")
 	spec := p.spec()
-	spec.Overlays = []Overlay{p.overlay(dir)}
+	spec.Mounts = []Mount{p.overlay(dir)}
 	spec.Dir = p.path(dir)
 	expect(t, spec, "cat file; echo x > file; cat file", "oddx\n")
 	if got := p.read(dir + "/file"); got != "odd" {
@@ -380,7 +380,7 @@ func TestManyLowers(t *testing.T) {
 		p.write(name+"/f", fmt.Sprint(i))
 		p.write(fmt.Sprintf("%s/f%02d", name, i), fmt.Sprint(i, " "))
 		fmt.Fprint(&want, i, " ")
-		spec.Overlays[0].Lower = slices.Insert(spec.Overlays[0].Lower, i, p.path(name))
+		spec.Mounts[0].Lower = slices.Insert(spec.Mounts[0].Lower, i, p.path(name))
 	}
 	expect(t, spec, "cat f; cat f??", "0"+want.String())
 }

@@ -13,7 +13,6 @@ import (
 
 	"try/fs/branch"
 	"try/fs/engine"
-	"try/fs/overlay"
 	"try/fs/sys"
 	"try/ns"
 	"try/supervisor/policy"
@@ -37,7 +36,6 @@ type setup struct {
 	snapshot []byte
 	mounts   []sys.Mount
 	coverage *branch.Coverage
-	engine   engine.Engine
 	stores   []string
 	sockets  *sockets.Choice
 	covers   []string
@@ -162,11 +160,9 @@ func (s *setup) cover() error {
 	if s.mounts, err = sys.Mounts(); err != nil {
 		return err
 	}
-	switch s.opts.Engine {
-	case "auto", "overlay":
-		s.engine = overlay.Overlay{}
-	default:
-		return withHint(fmt.Errorf("engine %s: not built in", s.opts.Engine), "use --engine overlay, or leave it to auto")
+	engines, err := enginesOf(s.opts.Engine)
+	if err != nil {
+		return err
 	}
 	var scope branch.Scope
 	if err := scope.UnmarshalText([]byte(s.opts.Scope)); err != nil {
@@ -175,7 +171,7 @@ func (s *setup) cover() error {
 	s.coverage, err = branch.Roots(branch.CoverageOptions{
 		Scope: scope, Dir: s.places.Cwd, Home: s.places.Home,
 		Roots: absolute(s.dir, s.opts.Roots), Cover: absolute(s.dir, s.opts.Cover),
-		Engine: s.engine, Mounts: s.mounts, Stores: s.stores,
+		Engines: engines, Mounts: s.mounts, Stores: s.stores,
 	})
 	if err != nil {
 		return err
@@ -295,15 +291,8 @@ func (s *setup) spec(b *branch.Branch) (*ns.Spec, error) {
 		KeepKeyring: s.sockets.Keyring,
 		Terminal:    s.terminal(),
 	}
-	for i := range b.Roots {
-		m, err := b.Mount(i)
-		if err != nil {
-			return nil, err
-		}
-		spec.Overlays = append(spec.Overlays, ns.Overlay{
-			Target: m.Target, Lower: m.Lower, Upper: m.Upper, Work: m.Work,
-			NoExec: m.NoExec, NoSuid: m.NoSuid, NoDev: m.NoDev,
-		})
+	if spec.Mounts, err = s.mountsOf(b); err != nil {
+		return nil, err
 	}
 	spec.Programs = []ns.Program{{Argv: b.Command}}
 	for _, check := range s.opts.Checks {

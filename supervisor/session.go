@@ -39,7 +39,7 @@ type session struct {
 // creation is what a branch of this run is made of.
 func (s *setup) creation(argv []string) branch.CreateOptions {
 	return branch.CreateOptions{
-		Name: s.opts.Branch, Engine: s.engine, Roots: s.coverage.Roots, Mounts: s.mounts,
+		Name: s.opts.Branch, Roots: s.coverage.Roots, Mounts: s.mounts,
 		Runtime: os.Getenv("XDG_RUNTIME_DIR"), Command: argv, Dir: s.dir,
 		Scope: s.opts.Scope, Policy: string(s.snapshot),
 	}

@@ -181,8 +181,8 @@ func (s *session) commitRoots() ([]commit.Root, error) {
 	if err != nil || s.ns == nil {
 		return roots, err
 	}
-	for i, v := range s.ns.Views() {
-		roots[i].View = v
+	for i := range roots {
+		roots[i].View = s.ns.View(roots[i].Path)
 	}
 	return roots, nil
 }

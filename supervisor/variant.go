@@ -323,7 +323,7 @@ func (x *exploration) result() *GroupResult {
 		return g
 	}
 	r := &Result{
-		Dir: x.set.dir, Engine: x.set.engine.Name(), Started: x.started, Duration: time.Since(x.started), Settled: Aborted,
+		Dir: x.set.dir, Engine: x.variants[0].s.res.Engine, Started: x.started, Duration: time.Since(x.started), Settled: Aborted,
 		Warnings: x.set.warnings, Passed: x.set.doors(),
 	}
 	g.Result = r

@@ -21,7 +21,6 @@ type Branch struct {
 	store *Store
 	dir   *sys.Dir
 	lock  *lock
-	eng   engine.Engine       // nil for a branch that was opened
 	sync  map[string]*os.File // by store; opened at the fork, empty for a branch that was opened
 }
 
@@ -294,7 +293,7 @@ func (b *Branch) Mount(i int) (engine.Mount, error) {
 		return engine.Mount{}, err
 	}
 	upper, work := filepath.Join(dir, upperName(r.Number)), filepath.Join(dir, workName(r.Number))
-	return b.eng.Mount(r.Path, upper, work, r.Below), nil
+	return r.Engine.Mount(r.Path, upper, work, r.Below), nil
 }
 
 // SyncFD is the descriptor on the file system of root i's layer that was

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"try/fs/engine"
 	"try/fs/overlay"
 	"try/fs/sys"
 )
@@ -66,7 +67,7 @@ func (w *world) coverage() *Coverage {
 	w.t.Helper()
 	c, err := Roots(CoverageOptions{
 		Scope: ScopeUser, Dir: w.path("home/proj"), Home: w.path("home"), Cover: []string{w.path("other")},
-		Engine: overlay.Overlay{}, Mounts: w.mounts, Temp: []string{w.path("tmp"), w.path("vartmp")},
+		Engines: []engine.Engine{overlay.Overlay{}}, Mounts: w.mounts, Temp: []string{w.path("tmp"), w.path("vartmp")},
 	})
 	if err != nil {
 		w.t.Fatalf("Roots: %v", err)
@@ -76,7 +77,7 @@ func (w *world) coverage() *Coverage {
 
 func (w *world) options(name string) CreateOptions {
 	return CreateOptions{
-		Name: name, Engine: overlay.Overlay{}, Roots: w.roots, Mounts: w.mounts,
+		Name: name, Roots: w.roots, Mounts: w.mounts,
 		Command: []string{"sh", "-c", "echo \xff"}, Dir: w.path("home/proj"), Scope: "user",
 	}
 }

@@ -5,22 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"try/fs/engine"
 	"try/fs/layer"
 	"try/fs/sys"
 )
 
-// CreateOptions is what a new branch is made of. All but Engine, Roots and
-// Mounts is only noted.
+// CreateOptions is what a new branch is made of. All but Roots and Mounts is
+// only noted.
 type CreateOptions struct {
-	Name    string // empty: two words
-	Engine  engine.Engine
+	Name    string      // empty: two words
 	Roots   []Root      // of Roots
 	Mounts  []sys.Mount // of the caller's namespace
 	Runtime string      // XDG_RUNTIME_DIR; may hold layers that find no other place
@@ -66,7 +65,7 @@ func (s *Store) create(opts CreateOptions, count int) (list []*Branch, err error
 	if err != nil {
 		return nil, err
 	}
-	t := &site{store: s, eng: opts.Engine, mounts: opts.Mounts, runtime: opts.Runtime, holds: map[*place]error{}}
+	t := &site{store: s, mounts: opts.Mounts, runtime: opts.Runtime, holds: map[held]error{}}
 	places, err := t.placeAll(base.Roots)
 	if err != nil {
 		return nil, err
@@ -84,7 +83,6 @@ func (s *Store) create(opts CreateOptions, count int) (list []*Branch, err error
 		if err != nil {
 			return list, err
 		}
-		b.eng = opts.Engine
 		list = append(list, b)
 		if count > 0 {
 			b.Name, b.Index = memberName(base.Name, i+1), i+1
@@ -104,7 +102,7 @@ func (s *Store) create(opts CreateOptions, count int) (list []*Branch, err error
 // fork notes when, where and by whom the branch was made, and finds its name.
 func (s *Store) fork(opts CreateOptions, count int) (Meta, error) {
 	m := Meta{
-		State: Running, Created: time.Now(), Command: opts.Command, Dir: opts.Dir, Engine: opts.Engine.Name(),
+		State: Running, Created: time.Now(), Command: opts.Command, Dir: opts.Dir, Engine: engines(opts.Roots),
 		Scope: opts.Scope, Policy: opts.Policy, Parent: opts.Parent, Extra: opts.Extra,
 	}
 	var err error
@@ -156,6 +154,17 @@ func (s *Store) fork(opts CreateOptions, count int) (Meta, error) {
 	return m, nil
 }
 
+// engines names those of a branch.
+func engines(roots []Root) string {
+	var names []string
+	for _, r := range roots {
+		if name := r.Engine.Name(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "+")
+}
+
 // placeAll finds a place for the layer of each root, and takes one stamp for
 // each file system. What it finds out is written to roots.
 func (t *site) placeAll(roots []Root) ([]*place, error) {
@@ -189,9 +198,9 @@ func (t *site) placeOne(r *Root, dir *sys.Dir, stamps map[uint64]stamp) (*place,
 		return nil, stamp{}, err
 	}
 	own := p
-	r.Copy = own == nil || t.holdsLayers(own) != nil
+	r.Copy = own == nil || t.holdsLayers(r.Engine, own) != nil
 	if r.Copy {
-		if p, err = t.elsewhere(); err != nil {
+		if p, err = t.elsewhere(r.Engine); err != nil {
 			return nil, stamp{}, err
 		}
 	}

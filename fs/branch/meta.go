@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"try/fs/engine"
 	"try/fs/sys"
 )
 
@@ -36,8 +37,8 @@ type Meta struct {
 
 	Created time.Time `json:"created"`
 	Command []string  `json:"command"`
-	Dir     string    `json:"dir"` // the working directory
-	Engine  string    `json:"engine"`
+	Dir     string    `json:"dir"`    // the working directory
+	Engine  string    `json:"engine"` // names, if its roots have several: overlay+fuse
 	Scope   string    `json:"scope"`
 	Policy  string    `json:"policy"` // in force at the fork
 	Parent  string    `json:"parent"` // id of the parent branch; "" is the base
@@ -64,6 +65,8 @@ type Root struct {
 	ID    sys.Identity `json:"id"`    // of the directory at the fork
 	// Below is the mount that the root lies on; known at the fork only.
 	Below sys.Mount `json:"-"`
+	// Engine shows the root; the branch notes its name.
+	Engine engine.Engine `json:"-"`
 
 	Store  string   `json:"store"`  // id of the further store that holds the layer; "" is the home store
 	Number int      `json:"number"` // of the layer among the branch's in that store

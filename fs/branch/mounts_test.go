@@ -148,7 +148,7 @@ func mountWorld(dir, name, uid, outer string) error {
 
 func (w *world) checkCoverage(dir string) (*Coverage, error) {
 	return Roots(CoverageOptions{
-		Scope: ScopeUser, Dir: w.path(dir), Home: w.path("home"), Engine: overlay.Overlay{}, Mounts: w.mounts,
+		Scope: ScopeUser, Dir: w.path(dir), Home: w.path("home"), Engines: []engine.Engine{overlay.Overlay{}}, Mounts: w.mounts,
 		Temp: []string{w.path("tmp"), w.path("vartmp")},
 	})
 }
@@ -158,7 +158,7 @@ func (w *world) checkCreate(dir string) (*Branch, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	b, err := w.store.Create(CreateOptions{Name: "otter", Engine: overlay.Overlay{}, Roots: c.Roots, Mounts: w.mounts})
+	b, err := w.store.Create(CreateOptions{Name: "otter", Roots: c.Roots, Mounts: w.mounts})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -371,7 +371,7 @@ func checkSubmount(w *world) error {
 		return fmt.Errorf("Roots over a mount = %w, want a refusal that names %s", err, w.path("home/mnt"))
 	}
 	// In the directory beside the mount there is none.
-	c, err := Roots(CoverageOptions{Scope: ScopeDir, Dir: w.path("home/proj"), Engine: overlay.Overlay{}, Mounts: w.mounts, Temp: []string{w.path("tmp")}})
+	c, err := Roots(CoverageOptions{Scope: ScopeDir, Dir: w.path("home/proj"), Engines: []engine.Engine{overlay.Overlay{}}, Mounts: w.mounts, Temp: []string{w.path("tmp")}})
 	if err != nil {
 		return err
 	}
@@ -444,7 +444,7 @@ func checkForeign(w *world) error {
 	if err != nil {
 		return err
 	}
-	b, err := w.store.Create(CreateOptions{Engine: overlay.Overlay{}, Roots: c.Roots, Mounts: w.mounts})
+	b, err := w.store.Create(CreateOptions{Roots: c.Roots, Mounts: w.mounts})
 	if err != nil {
 		return err
 	}

@@ -157,10 +157,15 @@ func (s *Store) makeFurther(parent *sys.Dir) (*place, error) {
 // site finds places for layers; it lives for one Create or Slots.
 type site struct {
 	store   *Store
-	eng     engine.Engine
 	mounts  []sys.Mount
 	runtime string // XDG_RUNTIME_DIR
-	holds   map[*place]error
+	holds   map[held]error
+}
+
+// held is a question to an engine and what it was about.
+type held struct {
+	by engine.Engine
+	in *place
 }
 
 // isOn says whether a rename between p and a directory with this stat can
@@ -170,11 +175,11 @@ func (p *place) isOn(st sys.Stat) bool {
 }
 
 // holdsLayers asks the engine, once for each place.
-func (t *site) holdsLayers(p *place) error {
-	err, ok := t.holds[p]
+func (t *site) holdsLayers(eng engine.Engine, p *place) error {
+	err, ok := t.holds[held{eng, p}]
 	if !ok {
-		err = t.eng.Holds(p.dir.Name())
-		t.holds[p] = err
+		err = eng.Holds(p.dir.Name())
+		t.holds[held{eng, p}] = err
 	}
 	return err
 }
@@ -258,11 +263,11 @@ func (t *site) makeIn(dir string, fits func(sys.Stat) bool) (*place, error) {
 // elsewhere finds a place on another file system, for a layer whose root's own
 // cannot hold one (DESIGN §5): the home store, a writable volume, the user's
 // runtime directory, shared memory.
-func (t *site) elsewhere() (*place, error) {
-	if t.holdsLayers(&t.store.home) == nil {
+func (t *site) elsewhere(eng engine.Engine) (*place, error) {
+	if t.holdsLayers(eng, &t.store.home) == nil {
 		return &t.store.home, nil
 	}
-	good := func(p *place) bool { return t.holdsLayers(p) == nil }
+	good := func(p *place) bool { return t.holdsLayers(eng, p) == nil }
 	if p, err := t.known(good); p != nil || err != nil {
 		return p, err
 	}
@@ -291,7 +296,7 @@ func (t *site) elsewhere() (*place, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("find a place for layers: %w", t.holdsLayers(&t.store.home))
+	return nil, fmt.Errorf("find a place for layers: %w", t.holdsLayers(eng, &t.store.home))
 }
 
 // forget removes a further store that holds nothing, and its entry. The

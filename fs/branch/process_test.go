@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"try/fs/engine"
 	"try/fs/overlay"
 	"try/fs/sys"
 )
@@ -65,13 +66,13 @@ func roleWorld() (*Store, CreateOptions, error) {
 		return nil, CreateOptions{}, err
 	}
 	c, err := Roots(CoverageOptions{
-		Scope: ScopeUser, Dir: dir + "/home/proj", Home: dir + "/home", Engine: overlay.Overlay{}, Mounts: mounts,
+		Scope: ScopeUser, Dir: dir + "/home/proj", Home: dir + "/home", Engines: []engine.Engine{overlay.Overlay{}}, Mounts: mounts,
 		Temp: []string{dir + "/tmp"},
 	})
 	if err != nil {
 		return nil, CreateOptions{}, err
 	}
-	return s, CreateOptions{Engine: overlay.Overlay{}, Roots: c.Roots, Mounts: mounts}, nil
+	return s, CreateOptions{Roots: c.Roots, Mounts: mounts}, nil
 }
 
 // holdRole creates a branch, says its id, and waits to be killed. A child that

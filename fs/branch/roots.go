@@ -47,23 +47,26 @@ func (s *Scope) UnmarshalText(text []byte) error {
 
 // CoverageOptions is what Roots goes by.
 type CoverageOptions struct {
-	Scope  Scope
-	Dir    string   // the working directory, as the kernel names it
-	Home   string   // may be empty or missing
-	Roots  []string // --root
-	Cover  []string // --cover
-	Engine engine.Engine
-	Mounts []sys.Mount
-	Stores []string // Places
-	Temp   []string // nil: /tmp and /var/tmp; tests have their own
+	Scope   Scope
+	Dir     string          // the working directory, as the kernel names it
+	Home    string          // may be empty or missing
+	Roots   []string        // --root
+	Cover   []string        // --cover
+	Engines []engine.Engine // the first that does not refuse serves a root
+	Mounts  []sys.Mount
+	Stores  []string // Places
+	Temp    []string // nil: /tmp and /var/tmp; tests have their own
 }
 
 // Coverage is what a session captures, and what else becomes of the places
 // that people expect to be able to write to.
 type Coverage struct {
-	Roots   []Root   // outermost only; none lies in another
-	Private []string // get an empty memory file system that is dropped at the end
-	Notes   []string // one line each, for the summary
+	Roots []Root // outer ones first; one lies in another only on a mount of its own
+	// ReadOnly are the mounts below a root that are not captured. What shows a
+	// root hides them, so they are put back, to be read.
+	ReadOnly []string
+	Private  []string // get an empty memory file system that is dropped at the end
+	Notes    []string // one line each, for the summary
 }
 
 // want is a directory that should be captured.
@@ -242,21 +245,16 @@ func (c *coverage) addPrivate(dir string) error {
 	return nil
 }
 
-// build probes each directory and merges those that lie in others: on one
-// mount, which follows from there being none below the outer.
+// build probes each directory and merges those that lie in others, on the same
+// mount.
 func (c *coverage) build() error {
 	slices.SortStableFunc(c.wants, func(a, b *want) int { return len(a.path) - len(b.path) })
 	for _, w := range c.wants {
 		if c.nested(w) {
 			continue
 		}
-		err := c.Engine.Probe(w.path, c.Mounts)
+		err := c.capture(w)
 		if err == nil {
-			root, err := c.root(w)
-			if err != nil {
-				return err
-			}
-			c.result.Roots = append(c.result.Roots, root)
 			continue
 		}
 		refusal, ok := errors.AsType[*engine.Refusal](err)
@@ -281,7 +279,7 @@ func (c *coverage) build() error {
 func (c *coverage) nested(w *want) bool {
 	for i := range c.result.Roots {
 		r := &c.result.Roots[i]
-		if _, ok := relative(w.path, r.Path); ok {
+		if _, ok := relative(w.path, r.Path); ok && w.stat.MntID == uint64(r.Below.ID) {
 			if !slices.Contains(r.Names, w.path) {
 				r.Names = append(r.Names, w.path)
 			}
@@ -299,14 +297,6 @@ func (c *coverage) below(w *want) *want {
 		}
 	}
 	return nil
-}
-
-func (c *coverage) root(w *want) (Root, error) {
-	on, err := engine.MountOf(w.path, c.Mounts)
-	if err != nil {
-		return Root{}, err
-	}
-	return Root{Path: w.path, Names: []string{w.path}, ID: w.stat.Identity(), Below: on}, nil
 }
 
 // worktreeCommon finds the git directory that a linked worktree around dir

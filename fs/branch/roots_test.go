@@ -86,7 +86,7 @@ func TestRoots(t *testing.T) {
 				return w.path(rel)
 			}
 			o := CoverageOptions{
-				Scope: row.scope, Dir: abs(row.dir), Home: abs(row.home), Engine: overlay.Overlay{}, Mounts: w.mounts,
+				Scope: row.scope, Dir: abs(row.dir), Home: abs(row.home), Engines: []engine.Engine{overlay.Overlay{}}, Mounts: w.mounts,
 				Temp: temp, Stores: []string{w.path("store"), w.path("store2")},
 			}
 			for _, r := range row.roots {
@@ -211,7 +211,7 @@ func TestRootsThatTheEngineRefuses(t *testing.T) {
 	for _, row := range rows {
 		c, err := Roots(CoverageOptions{
 			Scope: ScopeUser, Dir: w.path(row.dir), Home: w.path("home"), Mounts: w.mounts,
-			Engine: refusing{roots: []string{w.path(row.refused)}}, Temp: []string{w.path("tmp"), w.path("vartmp")},
+			Engines: []engine.Engine{refusing{roots: []string{w.path(row.refused)}}}, Temp: []string{w.path("tmp"), w.path("vartmp")},
 		})
 		if row.fail != "" {
 			if err == nil || !strings.Contains(err.Error(), row.fail) {

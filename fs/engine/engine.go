@@ -23,7 +23,7 @@ var ErrUnsupported = errors.New("not supported by this engine")
 // layer, topmost first; the flags are those of the mount below the root, which
 // an overlay would lose (mount(2) MS_NOEXEC and the like are per mount).
 type Mount struct {
-	Type                  string // "overlay"
+	Type                  string // "overlay", or "fuse": the supervisor serves it
 	Target                string // where it shows: the root's path
 	Lower                 []string
 	Upper, Work           string

@@ -40,6 +40,17 @@ func Below(root string, on sys.Mount, mounts []sys.Mount) (sys.Mount, bool) {
 	return sys.Mount{}, false
 }
 
+// unreal are the file systems whose files are not files.
+var unreal = map[string]bool{
+	"proc": true, "sysfs": true, "cgroup": true, "cgroup2": true, "devpts": true,
+	"mqueue": true, "debugfs": true, "tracefs": true, "securityfs": true, "configfs": true,
+	"efivarfs": true, "bpf": true, "pstore": true, "hugetlbfs": true, "binfmt_misc": true,
+}
+
+// Unreal says whether m is of a file system that shows the kernel's own state:
+// no engine captures that.
+func Unreal(m sys.Mount) bool { return unreal[m.FSType] }
+
 // IsBelow says whether path lies strictly below dir; both are absolute and
 // clean.
 func IsBelow(path, dir string) bool {

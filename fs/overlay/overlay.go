@@ -29,13 +29,8 @@ func (Overlay) Name() string { return "overlay" }
 
 // lowerless are the file system types that overlayfs refuses even as a lower
 // layer, because they bring their own way to compare names or to walk
-// (ovl_dentry_weird), and those whose files are not files.
-var lowerless = map[string]bool{
-	"vfat": true, "msdos": true, "exfat": true, "autofs": true,
-	"proc": true, "sysfs": true, "cgroup": true, "cgroup2": true, "devpts": true,
-	"mqueue": true, "debugfs": true, "tracefs": true, "securityfs": true, "configfs": true,
-	"efivarfs": true, "bpf": true, "pstore": true, "hugetlbfs": true, "binfmt_misc": true,
-}
+// (ovl_dentry_weird).
+var lowerless = map[string]bool{"vfat": true, "msdos": true, "exfat": true, "autofs": true}
 
 // Probe refuses a root that holds a mount, because in a user namespace the
 // copies of the host's mounts are locked and a lower layer may not have any
@@ -55,7 +50,7 @@ func (o Overlay) Probe(root string, mounts []sys.Mount) error {
 			Help: "use --scope dir in a directory without mounts, or unmount it",
 		}
 	}
-	if lowerless[on.FSType] {
+	if lowerless[on.FSType] || engine.Unreal(on) {
 		return &engine.Refusal{Root: root, Why: fmt.Sprintf("it lies on %s, which an overlay cannot read", on.FSType)}
 	}
 	return nil
