@@ -76,6 +76,8 @@ func (p *plan) awaitServer() {
 // mount namespace and named /proc/self/fd/N: so no path needs escaping
 // against “:”, “,” and “\”, none is too long for fsconfig(2), which takes 256
 // bytes (14 layers in one string), and one way serves all kernels (FSCONFIG_SET_FD for these is 6.13).
+// Reading moves no access time: that of a copy tells whose copy it is
+// (changes, inPlace), and a layer is written by what writes alone.
 func (p *plan) createOverlays() {
 	for i := range p.spec.Mounts {
 		o := &p.spec.Mounts[i]
@@ -106,7 +108,7 @@ func (p *plan) createOverlays() {
 			}
 		}
 		options = append(options, "upperdir", open(o.Upper), "workdir", open(o.Work), "userxattr", "", "volatile", "")
-		p.mounts[i] = p.newMount("overlay", o.attributes(), options...)
+		p.mounts[i] = p.newMount("overlay", o.attributes()|unix.MOUNT_ATTR_NOATIME, options...)
 		p.call(unix.SYS_CLOSE_RANGE, p.fixed, next-1, 0)
 	}
 }

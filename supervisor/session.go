@@ -335,7 +335,7 @@ func makePlan(ctx context.Context, b *branch.Branch) (*changes.Plan, []*sys.Dir,
 		}
 		roots = append(roots, changes.Root{
 			Path: r.Path, Base: base, Layer: upper, Prepared: r.Prepared,
-			Owners: sys.Root(), Stamp: r.Stamp,
+			Owners: sys.Root(), Stamp: r.Stamp, Stores: b.Stores,
 		})
 	}
 	plan, err := changes.Make(ctx, roots)

@@ -28,6 +28,26 @@ func (r *rig) look(dir string) snapshot {
 	return all
 }
 
+// names adds to each file with several names in dir the first of them.
+func (s snapshot) names(dir string) error {
+	first := map[uint64]string{}
+	for _, rel := range slices.Sorted(maps.Keys(s)) {
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(dir, rel), &st); err != nil {
+			return fmt.Errorf("look at %s: %w", rel, err)
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFREG {
+			continue
+		}
+		if name, ok := first[st.Ino]; ok {
+			s[rel] += " = " + name
+		} else {
+			first[st.Ino] = rel
+		}
+	}
+	return nil
+}
+
 // project is the snapshot of the project.
 func (r *rig) project() snapshot { r.t.Helper(); return r.look(r.proj) }
 

@@ -83,6 +83,10 @@ func (e *entry) diff(w io.Writer) error {
 	if !isFile(e.Base) && !isFile(e.Layer) {
 		return nil // directories, links and the like: the line above says all
 	}
+	if e.Link != nil {
+		fmt.Fprintf(w, "  is a further name of %s\n", printable.Name(e.Link.Node.Path()))
+		return nil
+	}
 	before, err := side(e.root.Root.Base, e.Path(), e.Base)
 	if err != nil {
 		return err

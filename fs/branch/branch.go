@@ -249,6 +249,9 @@ func (b *Branch) load(id string) error {
 // Path is the branch's directory in the home store, where its journal lies.
 func (b *Branch) Path() string { return b.dir.Name() }
 
+// Stores are the places of all stores, which no session sees.
+func (b *Branch) Stores() ([]string, error) { return b.store.Places() }
+
 // holder is the directory in which the layer of root i lies.
 func (b *Branch) holder(i int) (string, error) {
 	id := b.Roots[i].Store

@@ -23,6 +23,7 @@ var ErrChanging = errors.New("the base changed while it was compared")
 // root, in order. The roots' directories stay open and the caller's.
 func Make(ctx context.Context, roots []Root) (*Plan, error) {
 	p := &Plan{}
+	links := linker{ctx: ctx, plan: p}
 	for _, r := range roots {
 		m := maker{ctx: ctx, root: r, plan: p, uid: os.Geteuid()}
 		err := m.run()
@@ -30,8 +31,9 @@ func Make(ctx context.Context, roots []Root) (*Plan, error) {
 			return nil, fmt.Errorf("compare %s with its layer: %w", r.Path, err)
 		}
 		p.Roots = append(p.Roots, RootPlan{Root: r, Changes: m.changes, Dirs: m.dirs, Closed: m.shut})
+		links.sources = append(links.sources, m.sources)
 	}
-	return p, nil
+	return p, links.run()
 }
 
 // maker makes the plan of one root. It goes down the layer and the base in
@@ -50,6 +52,7 @@ type maker struct {
 	layer, base *sys.Descent // where the top frame is, on the sides it has
 	stack       []frame
 	bufs        [2][]byte // to compare content
+	sources     map[inode]source
 	visited     uint
 }
 
@@ -353,6 +356,12 @@ func (m *maker) file(f *frame, node *sys.Node, in, out side) error {
 	}
 	c := Change{Node: node, Base: out.stat, Unknown: out.err != nil, Err: out.err}
 	kind := fields.kind()
+	if same && in.stat.IsRegular() && in.stat.Nlink > 1 && f.top < 0 {
+		if m.sources == nil {
+			m.sources = map[inode]source{}
+		}
+		m.sources[inodeOf(in.stat)] = source{node, out.stat, kind != 0}
+	}
 	switch {
 	case !same:
 		kind = Modified

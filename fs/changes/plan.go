@@ -54,7 +54,8 @@ func (t Type) String() string { return typeNames[t] }
 //	Touched   its mtime is set
 //
 // The first three move the layer's entry, and all that Carry says goes with
-// it or must not.
+// it or must not. With Link it is a further name of that file instead, and the
+// layer may have no entry here; then Layer is that of the file.
 type Change struct {
 	Node  *sys.Node // nil: the root itself
 	Kind  Kind
@@ -76,11 +77,13 @@ type Change struct {
 	Err     error
 	// CopiedUp: the layer's entry began as a copy of the base's, at this path
 	// or, if it is no directory, at another. An added directory with it was in
-	// the base at the fork and is gone there.
+	// the base at the fork and is gone there. A copy of a file that has several
+	// names in the base does not carry it.
 	CopiedUp bool
 
 	Fields *Fields // of Metadata and Touched: what differs
 	Carry  *Carry  // of changes with a moving step: what moves along; nil: nothing to mind
+	Link   *Link   // of changes with a moving step: the file of which this is a further name
 }
 
 // Path is the path of the change from its root, "" for the root itself.
@@ -150,6 +153,9 @@ type Root struct {
 	Prepared map[string]sys.Stat
 	// Owners: the session could give files away, so owner and group count.
 	Owners bool
+	// Stores lists the directories that no session sees; it is asked where the
+	// other names of a file must be looked for. nil: there are none.
+	Stores func() ([]string, error)
 	// Stamp is the time of the fork by this file system's clock, 0 if unknown.
 	// A base directory whose own mtime is not before it was changed by a
 	// neighbour: then the layer's older time is no change.
@@ -234,7 +240,7 @@ func (c *Counts) count(ch *Change) {
 	case Touched:
 		c.Touched++
 	}
-	if ch.Layer != nil && ch.Layer.IsRegular() && ch.Kind != Metadata && ch.Kind != Touched {
+	if ch.Layer != nil && ch.Layer.IsRegular() && ch.Link == nil && ch.Kind != Metadata && ch.Kind != Touched {
 		c.Bytes += ch.Layer.Size
 	}
 }

@@ -13,8 +13,11 @@ import (
 // is the directory's own step, and the changes Within it that are not left out
 // become steps of their own, where the base has a directory for them.
 //
+// A further name of a file whose new content is left out is left out with it.
+//
 // gone is asked once for each change, by its address in p.
 func (p *Plan) Without(gone func(*Change) bool) *Plan {
+	gone = p.withLinks(gone)
 	q := &Plan{Warnings: p.Warnings}
 	for i := range p.Roots {
 		w := without{in: &p.Roots[i], gone: map[*sys.Node]bool{}, own: map[*sys.Node]int{}, dirs: map[*sys.Node]bool{}}
@@ -23,6 +26,38 @@ func (p *Plan) Without(gone func(*Change) bool) *Plan {
 		q.Roots = append(q.Roots, w.out)
 	}
 	return q
+}
+
+// withLinks extends gone to links.
+func (p *Plan) withLinks(gone func(*Change) bool) func(*Change) bool {
+	files := map[*sys.Node]bool{} // whose new content another name follows; left out?
+	for i := range p.Roots {
+		for k := range p.Roots[i].Changes {
+			if l := p.Roots[i].Changes[k].Link; l != nil && l.Base == nil {
+				files[l.Node] = false
+			}
+		}
+	}
+	if len(files) == 0 {
+		return gone
+	}
+	asked := map[*Change]bool{}
+	for i := range p.Roots {
+		for k := range p.Roots[i].Changes {
+			c := &p.Roots[i].Changes[k]
+			if _, ok := files[c.Node]; ok {
+				files[c.Node] = gone(c)
+				asked[c] = files[c.Node]
+			}
+		}
+	}
+	return func(c *Change) bool {
+		was, ok := asked[c]
+		if !ok {
+			was = gone(c)
+		}
+		return was || c.Link != nil && c.Link.Base == nil && files[c.Link.Node]
+	}
 }
 
 // without makes the plan of one root. Nodes are compared by address: the

@@ -32,19 +32,22 @@ func (c *compiler) sameFS(root uint32) error {
 }
 
 // parent asks whether an entry may be added to, or taken out of, its directory
-// in base and layer, and makes the directories accessible.
-func (c *compiler) parent(base place, old *sys.Stat) (bool, error) {
+// in the base, and in the layer if it comes from there, and makes the
+// directories accessible.
+func (c *compiler) parent(base place, old *sys.Stat, fromLayer bool) (bool, error) {
 	up, _ := base.split()
 	ok, err := c.ensure(up, true)
 	if err != nil || !ok {
 		return false, err
 	}
-	in := place{up.root, inLayer, up.path}
-	if ok, err := c.ensureLayer(in); err != nil || !ok {
-		return false, err
-	}
-	if err := c.keepLayerTimes(in); err != nil {
-		return false, err
+	if fromLayer {
+		in := place{up.root, inLayer, up.path}
+		if ok, err := c.ensureLayer(in); err != nil || !ok {
+			return false, err
+		}
+		if err := c.keepLayerTimes(in); err != nil {
+			return false, err
+		}
 	}
 	if old == nil || c.uid == 0 || old.UID == c.uid {
 		return true, nil

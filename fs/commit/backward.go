@@ -84,7 +84,7 @@ func (w *world) moveBack(s *step) error {
 	if err := w.passed(err); err != nil {
 		return err
 	}
-	if s.to.area == inBase {
+	if s.to.area != inSlots {
 		if s.new.is(st) { // not done
 			return w.restore(from, name, &s.new, st)
 		}

@@ -30,7 +30,7 @@ var mixedBase = []op{
 	{"write", "ro", "ro"}, {"chmod", "ro", "444"}, {"write", "moved", "from"},
 	{"mkdir", "locked"}, {"write", "locked/f", "f"}, {"write", "locked/g", "g"}, {"chmod", "locked", "555"},
 	{"write", "same", "equal"}, {"mkdir", "lockedgone"}, {"write", "lockedgone/z", "z"}, {"chmod", "lockedgone", "555"},
-	{"write", "h1", "linked"}, {"write", "strange\n\xff\x1b[2J", "s"},
+	{"write", "h1", "linked"}, {"mkdir", "lk"}, {"write", "lk/a", "one"}, {"link", "lk/a", "lk2"}, {"write", "strange\n\xff\x1b[2J", "s"},
 }
 
 var mixed = []op{
@@ -45,7 +45,7 @@ var mixed = []op{
 	{"rm", "link"}, {"symlink", "c", "link"}, {"rm", "deadlink"}, {"write", "deadlink", "f"},
 	{"rm", "pipe"}, {"fifo", "pipe2"},
 	{"chmod", "ro", "644"}, {"append", "ro", " changed"}, {"chmod", "ro", "444"},
-	{"rename", "moved", "elsewhere"}, {"link", "h1", "h2"},
+	{"rename", "moved", "elsewhere"}, {"link", "h1", "h2"}, {"append", "lk/a", " file"}, {"mkdir", "lkdir"}, {"link", "h1", "lkdir/h3"},
 	{"chmod", "locked", "755"}, {"append", "locked/f", " more"}, {"rm", "locked/g"}, {"write", "locked/h", "h"}, {"chmod", "locked", "555"},
 	{"open", "same"}, {"chmod", "lockedgone", "755"}, {"rmtree", "lockedgone"},
 	{"mkdir", "mod"}, {"mkdir", "mod/sub"}, {"write", "mod/sub/f", "f"}, {"chmod", "mod/sub/f", "444"},
@@ -55,6 +55,9 @@ var mixed = []op{
 	{"mkdir", "withsocket"}, {"socket", "withsocket/s"}, {"write", "withsocket/f", "f"},
 	{"write", "strange\n\xff\x1b[2J", "changed"}, {"mkdir", "empty"},
 }
+
+// mixedNames are the files with several names that mixed makes of mixedBase.
+var mixedNames = []string{"h1 = h2 = lkdir/h3", "lk/a = lk2"}
 
 func TestCommit(t *testing.T) {
 	layertest.Skip(t)
@@ -66,6 +69,7 @@ func TestCommit(t *testing.T) {
 	}
 	check(t, r.commit(vfs.Disk()))
 	same(t, "base", look(t, r.base()), want)
+	r.wantNames(mixedNames...)
 	if o, err := Recover(vfs.Disk(), r.store()); o != Committed || err != nil {
 		t.Errorf("recover after the commit: %v, %v", o, err)
 	}
@@ -80,4 +84,5 @@ func TestCommitByCopy(t *testing.T) {
 	want := r.want()
 	check(t, r.commit(vfs.Disk()))
 	same(t, "base", look(t, r.base()), want)
+	r.wantNames(mixedNames...)
 }

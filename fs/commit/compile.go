@@ -42,6 +42,9 @@ type compiler struct {
 	names   map[sys.Identity]bool     // base inodes with several names that some step alters
 	needs   []need                    // by root: what copies take
 	copies  []copied                  // what is to be staged, by its move or swap
+	links   []linked                  // and as a further name
+	brings  map[*sys.Node]int         // moves and swaps of files that get further names
+	within  map[place]place           // entries of copies that are names of files of the base
 	parted  []reopened                // opened for looking, to be closed again
 	slot    int
 }
@@ -89,6 +92,7 @@ func (j *Job) compile(ctx context.Context, fs vfs.FS, plan *changes.Plan) (*comp
 	if err := c.seen(plan); err != nil {
 		return c, err
 	}
+	c.linkable()
 	for i := range c.plan {
 		if err := c.root(ctx, uint32(i)); err != nil {
 			return c, err
@@ -201,6 +205,12 @@ func (c *compiler) order() []step {
 	for i := range c.copies {
 		c.copies[i].step += len(c.opens)
 	}
+	for i := range c.links {
+		c.links[i].step += len(c.opens)
+	}
+	for n := range c.brings {
+		c.brings[n] += len(c.opens)
+	}
 	all = append(all, c.moves...)
 	all = append(all, c.metas...)
 	all = append(all, c.times...)
@@ -290,7 +300,8 @@ func (c *compiler) change(root uint32, ch *changes.Change, below []changes.Chang
 	if ch.Kind == changes.Metadata || ch.Kind == changes.Touched {
 		return c.meta(base, ch)
 	}
-	if ok, err = c.parent(base, ch.Base); err != nil || !ok {
+	link := c.link(ch)
+	if ok, err = c.parent(base, ch.Base, link == nil); err != nil || !ok {
 		return err
 	}
 	var old side
@@ -302,6 +313,9 @@ func (c *compiler) change(root uint32, ch *changes.Change, below []changes.Chang
 	if ch.Kind == changes.Deleted {
 		c.moves = append(c.moves, step{kind: move, from: base, to: c.newSlot(root), new: old})
 		return c.needSlots(root, path)
+	}
+	if link != nil {
+		return c.further(link, base, ch, old)
 	}
 	fresh, ok, err := c.arrive(layer, base, ch, below)
 	if err != nil || !ok {
@@ -317,6 +331,9 @@ func (c *compiler) change(root uint32, ch *changes.Change, below []changes.Chang
 		if err := c.needSlots(root, path); err != nil {
 			return err
 		}
+	}
+	if _, ok := c.brings[ch.Node]; ok {
+		c.brings[ch.Node] = len(c.moves)
 	}
 	c.moves = append(c.moves, s)
 	return nil

@@ -149,8 +149,14 @@ func (r *rig) whole(o Outcome, before, want map[string]entry) {
 	switch o {
 	case Committed:
 		same(r.t, "base, committed", look(r.t, r.base()), want)
+		if _, mixed := want["lk2"]; mixed {
+			r.wantNames(mixedNames...)
+		}
 	case Nothing, RolledBack:
 		same(r.t, "base, "+o.String(), look(r.t, r.base()), before)
+		if _, mixed := want["lk2"]; mixed {
+			r.wantNames("lk/a = lk2")
+		}
 		same(r.t, "the branch, "+o.String(), r.want(), want)
 	default:
 		r.t.Errorf("outcome %v", o)

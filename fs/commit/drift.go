@@ -219,7 +219,7 @@ func (d *drift) later(path string, c *changes.Change) (string, error) {
 // directory that was copied up was, and a file probably if its directory was
 // altered since; it may have been renamed inside as well.
 func (d *drift) vanished(path string, c *changes.Change) (string, error) {
-	if c.Within || c.Layer == nil || !c.Layer.IsRegular() && !c.Layer.IsDir() {
+	if c.Within || c.Link != nil || c.Layer == nil || !c.Layer.IsRegular() && !c.Layer.IsDir() {
 		return "", nil
 	}
 	up, name := split(path)
@@ -348,6 +348,12 @@ func (d *drift) wasThere(path string) (bool, error) {
 	}
 	up, name := split(path)
 	in, err := d.inLayer.to(up)
+	if err == nil {
+		_, err = in.Stat(name)
+	}
+	if absent(err) {
+		return true, nil // above another name of a changed file
+	}
 	if err != nil {
 		return true, passable(err)
 	}

@@ -115,7 +115,7 @@ func (w *world) settled(s *step, look bool) error {
 	if isDir(s.new.id) {
 		w.release()
 	}
-	if s.to.area == inBase && !s.new.opened && len(s.new.marks) == 0 {
+	if s.to.area != inSlots && !s.new.opened && len(s.new.marks) == 0 {
 		return nil
 	}
 	st, d, name, err := w.look(s.to)

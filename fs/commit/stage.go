@@ -14,8 +14,9 @@ import (
 )
 
 // stage copies what lies on another file system into the slots, with all that
-// belongs to it and without marks. What cannot be copied is removed again by
-// unstage; nothing else has been altered.
+// belongs to it and without marks, and makes further names of files there. What
+// it made is removed again by unstage; nothing else has been altered but link
+// counts.
 func (c *compiler) stage(ctx context.Context) error {
 	links := map[linkKey]string{}
 	for i := range c.copies {
@@ -28,7 +29,7 @@ func (c *compiler) stage(ctx context.Context) error {
 			return c.staging(k, err)
 		}
 	}
-	return nil
+	return c.stageLinks()
 }
 
 // staging explains a copy that did not work; of a full file system it says how
@@ -86,7 +87,7 @@ func (c *compiler) copyTree(k *copied, from *sys.Dir, name string, to *sys.Dir, 
 		return tree{}, fmt.Errorf("%s changed in the branch: %w", from.Name(), unix.ESTALE)
 	}
 	st.Mode = st.Type() | s.new.perm // it may be open for looking
-	if err := c.copyEntry(from, name, &st, to, k.slot, linkAt{linkKey{k.root, st.Identity()}, k.slot}, links); err != nil || !st.IsDir() {
+	if err := c.copyEntry(from, name, &st, to, k.slot, linkAt{linkKey{k.root, st.Identity()}, k.slot, ""}, links); err != nil || !st.IsDir() {
 		return tree{}, err
 	}
 	in, err := from.Sub(name)
@@ -104,7 +105,7 @@ func (c *compiler) copyTree(k *copied, from *sys.Dir, name string, to *sys.Dir, 
 		return tree{}, err
 	}
 	defer way.Close()
-	w := &copyWalk{c: c, way: way, paths: newKeys(key{}), links: links, root: k.root, base: k.slot, dark: -1}
+	w := &copyWalk{c: c, way: way, paths: newKeys(key{}), links: links, root: k.root, from: k.from.path, base: k.slot, dark: -1}
 	if s.new.opened && s.new.perm&0o500 != 0o500 {
 		w.dark = 0
 	}
@@ -127,6 +128,7 @@ type copyWalk struct {
 	way   *sys.Descent
 	links map[linkKey]string
 	root  uint32
+	from  string // path of what is copied in the layer
 	base  string // path of the copy in the slots
 	sum   tree
 	paths *keys
@@ -161,9 +163,10 @@ func (w *copyWalk) pre(v sys.Visit) (bool, error) {
 }
 
 func (w *copyWalk) entry(v sys.Visit) error {
-	at := linkAt{linkKey{w.root, v.Stat.Identity()}, ""}
+	at := linkAt{linkKey: linkKey{w.root, v.Stat.Identity()}}
 	if v.Stat.IsRegular() && v.Stat.Nlink > 1 {
-		at.path = w.base + "/" + v.Node.Path()
+		rel := "/" + v.Node.Path()
+		at.path, at.in = w.base+rel, w.from+rel
 	}
 	return w.c.copyEntry(v.Dir, v.Node.Name, &v.Stat, w.way.Dir(), v.Node.Name, at, w.links)
 }
@@ -211,6 +214,11 @@ func (c *compiler) copyEntry(from *sys.Dir, name string, st *sys.Stat, to *sys.D
 			return err
 		}
 	case unix.S_IFREG:
+		if at.in != "" && len(c.within) > 0 {
+			if made, err := c.copyName(to, toName, at); err != nil || made {
+				return err
+			}
+		}
 		if st.Nlink > 1 {
 			made, err := c.copyLink(to, toName, at, links)
 			if err != nil || made {
@@ -238,6 +246,7 @@ type linkKey struct {
 type linkAt struct {
 	linkKey
 	path string
+	in   string // its path in the layer; of what is below a copied directory
 }
 
 // copyLink makes a further name of a file that has been copied under another,
@@ -264,7 +273,10 @@ func (c *compiler) copyLink(to *sys.Dir, toName string, at linkAt, links map[lin
 func (c *compiler) copyFile(from *sys.Dir, name string, st *sys.Stat, to *sys.Dir, toName string) error {
 	var src *os.File
 	open := func() (err error) {
-		src, err = from.OpenFile(name, unix.O_RDONLY, 0)
+		src, err = from.OpenFile(name, unix.O_RDONLY|unix.O_NOATIME, 0)
+		if errors.Is(err, unix.EPERM) { // another user's (open(2))
+			src, err = from.OpenFile(name, unix.O_RDONLY, 0)
+		}
 		return err
 	}
 	err := open()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -196,9 +197,7 @@ func look(t testing.TB, dir string) map[string]entry {
 				e.attrs[a] = string(v)
 			}
 			if s.IsRegular() && err == nil {
-				var b []byte
-				b, err = os.ReadFile(filepath.Join(dir, at))
-				e.content = string(b)
+				e.content, err = quietly(filepath.Join(dir, at))
 			}
 			return err
 		}
@@ -238,6 +237,17 @@ func look(t testing.TB, dir string) map[string]entry {
 		return nil
 	}))
 	return tree
+}
+
+// quietly reads a file without moving its access time, which tells whose copy
+// a layer's file is.
+func quietly(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOATIME, 0)
+	if err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(f)
+	return string(b), errors.Join(err, f.Close())
 }
 
 // inside is what a session sees: base and layer put together by the rules of
@@ -304,7 +314,11 @@ func same(t testing.TB, what string, got, want map[string]entry) {
 // want is what the base must be after a commit.
 func (r *rig) want() map[string]entry {
 	r.t.Helper()
-	return inside(look(r.t, r.base()), look(r.t, r.layer()))
+	want := inside(look(r.t, r.base()), look(r.t, r.layer()))
+	if a, ok := want["lk/a"]; ok { // of mixed: one file with two names, written to under one
+		want["lk2"] = a
+	}
+	return want
 }
 
 func unixTime(t sys.Time) time.Time { return time.Unix(0, int64(t)) }

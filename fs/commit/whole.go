@@ -24,6 +24,12 @@ func (c *compiler) tree(from, base place, d *sys.Dir, name string, st *sys.Stat,
 		if below[i].Layer != nil {
 			t.listed[paths.of(below[i].Node)] = below[i].Layer
 		}
+		if l := c.link(&below[i]); l != nil {
+			if t.links == nil {
+				t.links = map[key]*changes.Link{}
+			}
+			t.links[paths.of(below[i].Node)] = l
+		}
 	}
 	if ch.Carry != nil {
 		for i := range ch.Carry.Kept { // what came back identical may be in the layer too
@@ -68,6 +74,11 @@ func (c *compiler) tree(from, base place, d *sys.Dir, name string, st *sys.Stat,
 		open := step{kind: mode, from: from, to: base, new: self, before: s.perm, after: s.open}
 		shut := step{kind: mode, from: from, to: base, new: self, before: s.open, after: s.perm}
 		c.moves = append(slices.Insert(c.moves, start, open), shut)
+		for i := range c.links {
+			if c.links[i].step >= start {
+				c.links[i].step++
+			}
+		}
 	}
 	return t.fine, nil
 }
@@ -80,6 +91,7 @@ type treeWalk struct {
 	stat       sys.Stat // of the top directory
 	fine, copy bool
 	listed     map[key]*sys.Stat // nil: kept, not a change
+	links      map[key]*changes.Link
 	leave      map[key]bool
 	here, in   *keys           // by the path from the root, and from the top directory
 	dark       *sys.Node       // the unreadable directory that the walk is below
@@ -117,6 +129,9 @@ func (t *treeWalk) visit(v sys.Visit) (bool, error) {
 		if why := c.pinned(&pin, st); why != "" {
 			return t.refuse(v.Node, why)
 		}
+	}
+	if l := t.links[at]; l != nil {
+		return false, t.link(v, l)
 	}
 	n := &c.needs[t.base.root]
 	n.inodes++

@@ -18,7 +18,10 @@
 //
 // overlayfs writes the marks opaque, whiteout, metacopy, redirect, origin,
 // impure, nlink, upper, uuid, protattr. Of these opaque and whiteout mean
-// something here; origin says that the entry was copied up from the base. All
+// something here; origin says that the entry was copied up from the base. A
+// file that has several names there gets no origin, since its copy is parted
+// from them (fs/overlayfs/copy_up.c, ovl_do_copy_up); that it has the access
+// time of the base's, to the nanosecond, says the same of it. All
 // whiteouts of a layer are names of one inode, as a rule: nothing may be
 // changed through them.
 //

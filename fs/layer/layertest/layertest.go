@@ -148,7 +148,7 @@ func inside() error {
 		}
 	}
 	options := fmt.Sprintf("userxattr,volatile,lowerdir=%s,upperdir=%s,workdir=%s", s.Base, s.Layer, s.Work)
-	if err := unix.Mount("overlay", s.Target, "overlay", 0, options); err != nil {
+	if err := unix.Mount("overlay", s.Target, "overlay", unix.MS_NOATIME, options); err != nil {
 		return fmt.Errorf("mount overlay on %s: %w", s.Target, err)
 	}
 	unix.Umask(0o022)
