@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"try/fs/branch"
@@ -120,6 +121,7 @@ func (h *Home) Branches() ([]branch.Info, error) {
 	if err != nil {
 		return nil, err
 	}
+	list = slices.DeleteFunc(list, func(b branch.Info) bool { return b.Draft })
 	sortNewest(list)
 	return list, nil
 }
@@ -165,13 +167,31 @@ func (h *Home) Pick(name string) (string, error) {
 	return "", &UnknownBranchError{name, dir}
 }
 
-// open takes a branch that no session holds.
+// open takes a branch that no session holds. If the commit of a part of it was
+// left by a crash since the store was opened, that comes first.
 func (h *Home) open(name string) (*branch.Branch, error) {
 	b, err := h.store.Open(name)
 	if errors.Is(err, branch.ErrLocked) {
 		return nil, withHint(fmt.Errorf("branch %s is in use by another try", name), "wait for it to end, or end it")
 	}
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	pending, err := h.store.Pending()
+	for _, id := range pending {
+		if id == b.ID {
+			continue
+		}
+		r, ok, e := h.recoverOne(id, b)
+		if ok {
+			h.recovered = append(h.recovered, r)
+		}
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
 }
 
 // Abort drops a branch.
@@ -228,7 +248,7 @@ func (h *Home) recover() ([]Recovery, error) {
 	}
 	var list []Recovery
 	for _, id := range pending {
-		r, ok, err := h.recoverOne(id)
+		r, ok, err := h.recoverOne(id, nil)
 		if err != nil {
 			return list, err
 		}
@@ -244,8 +264,9 @@ func (h *Home) recover() ([]Recovery, error) {
 }
 
 // recoverOne decides one commit. A branch that is held is being committed at
-// this moment, and one that is gone has been decided.
-func (h *Home) recoverOne(id string) (r Recovery, ok bool, err error) {
+// this moment, and one that is gone has been decided. held is a branch whose
+// lock the caller has, or nil.
+func (h *Home) recoverOne(id string, held *branch.Branch) (r Recovery, ok bool, err error) {
 	r.ID = id
 	b, err := h.store.Open(id)
 	if errors.Is(err, branch.ErrLocked) || errors.Is(err, branch.ErrUnknown) || errors.Is(err, branch.ErrForeign) {
@@ -275,7 +296,25 @@ func (h *Home) recoverOne(id string) (r Recovery, ok bool, err error) {
 	case r.Err != nil:
 		r.Err = errors.Join(r.Err, b.Close())
 	case r.Outcome == commit.Committed:
-		r.Err = errors.Join(b.RaiseEpoch(), b.Sealed(), b.SetState(branch.Committed), b.Discard())
+		r.Err = errors.Join(b.RaiseEpoch(), b.Sealed())
+		if r.Err == nil && b.Rest != nil {
+			r.Err = h.takeRest(b, held)
+		}
+		if r.Err != nil {
+			r.Err = errors.Join(r.Err, b.Close())
+			break
+		}
+		r.Err = errors.Join(b.SetState(branch.Committed), b.Discard())
+	case b.Rest != nil:
+		b.State = branch.Kept
+		r.Err = errors.Join(b.Withdrawn(), h.withWhole(b, held, func(whole *branch.Branch) error {
+			return errors.Join(forgive(whole, restored), whole.Save())
+		}))
+		if r.Err == nil {
+			r.Err = errors.Join(b.ForgetJournal(), b.Discard())
+		} else {
+			r.Err = errors.Join(r.Err, b.Close())
+		}
 	default:
 		r.Err = errors.Join(b.Withdrawn(), b.ForgetJournal(), h.remember(b, restored), b.Keep(context.Background()), b.Close())
 	}

@@ -20,6 +20,7 @@ func sortNewest(list []branch.Info) {
 type kept struct {
 	committer
 	opened []*sys.Dir
+	of     *kept // the branch of which this is a part; nil: it is a whole one
 }
 
 // openKept opens a branch and plans its commit.
@@ -64,6 +65,10 @@ func (h *Home) Changes(ctx context.Context, name string, ui UI, f func(*Result) 
 type CommitOptions struct {
 	Allow   []string // globs that answer the policy's "ask"
 	Damaged bool     // commit a branch that was never synced and is of another boot
+	// Only and Exclude are globs, relative to the working directory: commit what
+	// one of Only matches, all if there is none, and none of Exclude does. The
+	// rest stays in the branch.
+	Only, Exclude []string
 }
 
 // Commit commits a kept branch. It puts no question but those of the policy.
@@ -75,7 +80,11 @@ func (h *Home) Commit(ctx context.Context, name string, o CommitOptions, ui UI) 
 		return nil, err
 	}
 	r := k.res
-	if err := k.settle(ctx, o); err != nil {
+	c, err := k.cut(o)
+	if err != nil {
+		return nil, errors.Join(err, k.close())
+	}
+	if err := k.settle(ctx, o, c); err != nil {
 		r.Err = err
 		r.Settled, r.Reason = Kept, err.Error()
 	}
@@ -87,7 +96,18 @@ func (h *Home) Commit(ctx context.Context, name string, o CommitOptions, ui UI) 
 	return r, nil
 }
 
-func (k *kept) settle(ctx context.Context, o CommitOptions) error {
+func (k *kept) settle(ctx context.Context, o CommitOptions, c *cut) error {
+	if err := k.ready(ctx, o); err != nil {
+		return err
+	}
+	if c != nil {
+		return k.settlePart(ctx, o, c)
+	}
+	return k.settleWhole(ctx, o)
+}
+
+// ready says whether the branch can be committed at all.
+func (k *kept) ready(ctx context.Context, o CommitOptions) error {
 	if err := k.b.CheckStale(); err != nil {
 		return withHint(err, "it can be looked at, try changes %s, but not committed; try abort %s drops it", k.b.Name, k.b.Name)
 	}
@@ -103,6 +123,11 @@ func (k *kept) settle(ctx context.Context, o CommitOptions) error {
 	case branch.Running:
 		k.b.State = branch.Interrupted
 	}
+	return nil
+}
+
+// settleWhole commits all of the plan.
+func (k *kept) settleWhole(ctx context.Context, o CommitOptions) error {
 	start, err := policy.Restore([]byte(k.b.Policy))
 	if err != nil {
 		return err
@@ -130,10 +155,10 @@ func (k *kept) settle(ctx context.Context, o CommitOptions) error {
 		if err != nil {
 			return err
 		}
-		switch answer {
-		case Commit:
+		switch {
+		case answer == Commit:
 			k.answered = true
-		case Abort:
+		case answer == Abort && k.of == nil:
 			k.res.Settled, k.res.Reason = Aborted, "asked"
 			return errors.Join(k.b.SetState(branch.Aborted), k.b.Discard())
 		default:
@@ -155,6 +180,6 @@ func (k *kept) settle(ctx context.Context, o CommitOptions) error {
 		return err
 	}
 	k.res.Settled, k.res.Reason = Committed, "asked"
-	k.afterwards(k.b.Discard())
+	k.afterwards(k.finish())
 	return nil
 }

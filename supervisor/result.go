@@ -37,6 +37,7 @@ type Result struct {
 	Reason  string // why it was settled so: "exit status 1", "--abort", "asked", …
 
 	Plan      *changes.Plan       // nil when the plan could not be made
+	Stay      int                 // how many changes were not chosen and stay in the branch
 	Names     map[string][]string // root path → the directories below it that the user knows as roots
 	Conflicts []commit.Conflict
 	Killed    []ns.Process

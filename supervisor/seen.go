@@ -29,15 +29,21 @@ func observe(b *branch.Branch, plan *changes.Plan, drifted []commit.Conflict) er
 		return fmt.Errorf("record the base for %s: %w", b.Name, err)
 	}
 	for i := range b.Roots {
-		list := []seenPath{}
-		for path, seen := range all[b.Roots[i].Path] {
-			list = append(list, seenPath{[]byte(path), seen})
-		}
-		if err := b.SetSeen(i, list); err != nil {
+		if err := b.SetSeen(i, seenList(all[b.Roots[i].Path])); err != nil {
 			return fmt.Errorf("record the base for %s: %w", b.Name, err)
 		}
 	}
 	return nil
+}
+
+// seenList is what was seen of a root as it lies in the metadata; never nil,
+// which would mean that nothing was recorded.
+func seenList(seen map[string]commit.Seen) []seenPath {
+	list := make([]seenPath, 0, len(seen))
+	for path, s := range seen {
+		list = append(list, seenPath{[]byte(path), s})
+	}
+	return list
 }
 
 // seenOf is what observe has recorded of root i, nil if nothing.
@@ -72,11 +78,7 @@ func forgive(b *branch.Branch, restored []commit.Restored) error {
 		if err := forgiveIn(b.Roots[i].Path, seen, paths); err != nil {
 			return fmt.Errorf("record the base for %s: %w", b.Name, err)
 		}
-		list := make([]seenPath, 0, len(seen))
-		for path, s := range seen {
-			list = append(list, seenPath{[]byte(path), s})
-		}
-		if err := b.SetSeen(i, list); err != nil {
+		if err := b.SetSeen(i, seenList(seen)); err != nil {
 			return fmt.Errorf("record the base for %s: %w", b.Name, err)
 		}
 	}

@@ -79,6 +79,9 @@ func parseWord(args []string) (commandLine, error) {
 	if wantsHelp(args) {
 		return commandLine{all.globalFlags, func(p *program) error { return p.helpOn(parser, args) }}, nil
 	}
+	if end := slices.Index(args, "--"); end >= 0 && wordIn(args[:end]) == "commit" {
+		args, all.Commit.only = args[:end], args[end+1:]
+	}
 	ctx, err := parser.Parse(args)
 	if err != nil {
 		return commandLine{global: all.globalFlags}, &usageError{err: parseError(err), word: wordIn(args)}

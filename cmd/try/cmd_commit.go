@@ -11,9 +11,12 @@ import (
 type commitCmd struct {
 	Name    branchArg `arg:"" optional:"" help:"Branch; none: the only or newest one of this directory."`
 	Allow   []raw     `sep:"none" placeholder:"GLOB" help:"Commit paths that the policy would ask about. Repeatable."`
+	Exclude []raw     `sep:"none" placeholder:"GLOB" help:"Leave these changes in the branch. Repeatable."`
 	Damaged bool      `help:"Commit a branch that was not written to disk before the machine went down. Files may have holes."`
 	Quiet   bool      `short:"q" help:"Print no summary."`
 	JSON    bool      `name:"json" help:"Print one result document on stdout."`
+
+	only []string // what stands behind "--"
 }
 
 // Help is printed by `try commit --help`.
@@ -21,6 +24,16 @@ func (*commitCmd) Help() string {
 	return `All changes are applied, or none. What someone else changed since the branch
 was made is never overwritten: that is a conflict, every path of it is named,
 and the branch is kept.
+
+With GLOBs behind "--" only the changes that one of them matches are applied,
+all or none; the others stay in the branch, to be looked at, committed or
+dropped later. Globs are read as git reads them: relative to the working
+directory, a directory means all below it, *.txt is found at any depth, **
+stands for any number of directories; ~/ and / begin other places. New
+directories above a chosen file come along.
+
+  try commit mine -- src/ '*.md'         only these
+  try commit mine --exclude 'build/**'   all but these
 `
 }
 
@@ -33,7 +46,9 @@ func (c *commitCmd) Run(p *program) (err error) {
 	defer func() { err = errors.Join(err, home.Close()) }()
 	ui := newTerminal(p, quiet(c.Quiet))
 	late := catchLate()
-	r, err := home.Commit(context.Background(), name, supervisor.CommitOptions{Allow: texts(c.Allow), Damaged: c.Damaged}, ui)
+	r, err := home.Commit(context.Background(), name, supervisor.CommitOptions{
+		Allow: texts(c.Allow), Damaged: c.Damaged, Only: c.only, Exclude: texts(c.Exclude),
+	}, ui)
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,7 @@ func (j *jsonWriter) result(r *supervisor.Result) {
 	j.text("settled", string(r.Settled))
 	j.optional("reason", r.Reason)
 	j.changes(r)
+	j.number("remaining", int64(r.Stay))
 	j.list("conflicts", func() {
 		for _, c := range r.Conflicts {
 			j.element(func() {

@@ -38,6 +38,9 @@ func statusOf(err error) int {
 	if _, ok := errors.AsType[*supervisor.UnknownBranchError](err); ok {
 		return statusNo
 	}
+	if _, ok := errors.AsType[*supervisor.NoMatchError](err); ok {
+		return statusNo
+	}
 	if coded, ok := errors.AsType[interface {
 		error
 		ExitCode() int

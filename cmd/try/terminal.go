@@ -149,6 +149,9 @@ func (t *terminal) settled(r *supervisor.Result) {
 	switch r.Settled {
 	case supervisor.Committed:
 		say(w, "committed%s", because)
+		if r.Stay > 0 {
+			say(w, "left in %s: %s", printable.Name(r.Branch), plural(r.Stay, "change"))
+		}
 	case supervisor.Aborted:
 		say(w, "dropped%s", because)
 	case supervisor.Unchanged:

@@ -237,6 +237,9 @@ func (b *Branch) load(id string) error {
 	if isForeign(m, machine) {
 		return ErrForeign
 	}
+	if m.Draft && !hasJournal(b.dir) {
+		return ErrUnknown // never was one: whoever composed it is gone
+	}
 	boot, err := BootID()
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -134,27 +135,34 @@ func (b *Branch) Sealed() error {
 
 // Withdrawn says that the announced commit did not happen.
 func (b *Branch) Withdrawn() error {
-	return b.closeList(func(c commitFile) error { return b.store.commits.Unlink(c.name) })
+	return b.closeList(b.store.withdraw)
 }
 
 func (b *Branch) closeList(do func(commitFile) error) error {
-	return holding(b.store.dir, lockName, func() error {
-		files, err := b.store.commitFiles()
-		if err != nil {
-			return err
-		}
-		for _, c := range files {
-			if c.id == b.ID && c.open {
-				if err := do(c); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
+	return holding(b.store.dir, lockName, func() error { return b.store.closeListOf(b.ID, do) })
 }
 
-// Since lists the commits that the fork of b has not seen, b's own left out.
+// closeListOf closes a branch's open list. The store's lock is held.
+func (s *Store) closeListOf(id string, do func(commitFile) error) error {
+	files, err := s.commitFiles()
+	if err != nil {
+		return err
+	}
+	for _, c := range files {
+		if c.id == id && c.open {
+			if err := do(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// withdraw drops a list of a commit that did not happen.
+func (s *Store) withdraw(c commitFile) error { return s.commits.Unlink(c.name) }
+
+// Since lists the commits that the fork of b has not seen, b's own and those of
+// its parts left out.
 func (b *Branch) Since() ([]CommitList, error) {
 	s := b.store
 	var lists []CommitList
@@ -164,7 +172,7 @@ func (b *Branch) Since() ([]CommitList, error) {
 			return err
 		}
 		for _, c := range files {
-			if c.number <= b.Commits || c.id == b.ID {
+			if c.number <= b.Commits || c.id == b.ID || slices.Contains(b.Own, c.id) || c.open && b.isPart(c.id) {
 				continue
 			}
 			data, err := readFile(s.commits, c.name, maxMeta*16)
@@ -187,6 +195,18 @@ func (b *Branch) Since() ([]CommitList, error) {
 		return nil
 	})
 	return lists, err
+}
+
+// isPart says that a draft is a part of b, or of what b is a part of. That its
+// commit was begun and not done, as that branch's lock shows, is no commit.
+func (b *Branch) isPart(id string) bool {
+	dir, err := b.store.branches.Sub(id)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	m, err := readMeta(dir)
+	return err == nil && m.Rest != nil && (m.Rest.Of == b.ID || b.Rest != nil && m.Rest.Of == b.Rest.Of)
 }
 
 // sweepCommits removes the lists that no branch is older than. The last one

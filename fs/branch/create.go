@@ -234,18 +234,9 @@ func (s *Store) draft(base Meta, places []*place, first bool) (*Branch, error) {
 	}
 	if dir == nil {
 		id = newID()
-		err := s.spare.Mkdir(id, 0o700)
-		if err != nil {
+		var err error
+		if dir, l, err = s.makeDraft(id); err != nil {
 			return nil, err
-		}
-		if dir, err = s.spare.Sub(id); err != nil {
-			return nil, err
-		}
-		if l, err = openLock(dir, lockName); err == nil {
-			err = l.try()
-		}
-		if err != nil {
-			return nil, errors.Join(err, dir.Close())
 		}
 	}
 	b := &Branch{Meta: base, store: s, dir: dir, lock: l, sync: map[string]*os.File{}}
@@ -269,6 +260,25 @@ func (s *Store) draft(base Meta, places []*place, first bool) (*Branch, error) {
 		b.sync[p.id] = f
 	}
 	return b, nil
+}
+
+// makeDraft makes an empty draft and locks it.
+func (s *Store) makeDraft(id string) (*sys.Dir, *lock, error) {
+	if err := s.spare.Mkdir(id, 0o700); err != nil {
+		return nil, nil, err
+	}
+	dir, err := s.spare.Sub(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := openLock(dir, lockName)
+	if err == nil {
+		err = l.try()
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, dir.Close())
+	}
+	return dir, l, nil
 }
 
 // takeSpare takes the spare skeleton, if there is one that nobody has taken.

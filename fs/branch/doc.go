@@ -13,7 +13,7 @@
 //	    lock               held as long as somebody runs or settles it
 //	    meta               JSON, version 1 (Meta)
 //	    journal            fs/commit's
-//	    u0 u1 …            layers, by number of the root
+//	    u0 u1 …            layers, by number (Root.Number); others are strays
 //	    w0 w1 …            their work directories
 //	    undo0 undo1 …      what a commit displaced (Slots)
 //	spare/ID/              a skeleton for the next branch, or a draft
@@ -43,7 +43,10 @@
 //     and comes into being by one rename, and ends by one rename into trash/.
 //     A further store's directory of a branch that is in neither spare/ nor
 //     branches/ is trash. Members of a group are branches only once the
-//     group's meta is there.
+//     group's meta is there. A draft that takes long to compose (a part of a
+//     branch, Split) lies in branches/ and says so in its metadata: it is a
+//     branch to nobody but its holder, and trash when it has none and no
+//     journal.
 //  5. Creating costs the same over any base: nothing below a root is looked
 //     at but the way to nested roots.
 //  6. Only a kept branch survives a loss of power: its layers were synced

@@ -1,6 +1,7 @@
 package branch
 
 import (
+	"encoding/json"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -133,6 +134,19 @@ func (m Meta) encode() ([]byte, error) {
 		j.root(&m.Roots[i])
 	}
 	j.close(']')
+	if m.Draft {
+		j.bool("draft", true)
+	}
+	if m.Rest != nil {
+		rest, err := json.Marshal(m.Rest)
+		if err != nil {
+			return nil, err
+		}
+		j.raw("rest", rest)
+	}
+	if len(m.Own) > 0 {
+		j.strings("own", m.Own)
+	}
 	j.raw("extra", m.Extra)
 	j = append(j, '}', '\n')
 	return j, nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -52,6 +53,15 @@ type Meta struct {
 	Real     sys.Time `json:"real"`     // CLOCK_REALTIME at the fork
 	Boottime sys.Time `json:"boottime"` // CLOCK_BOOTTIME at the fork
 	Commits  uint64   `json:"commits"`  // the last commit that the fork saw whole
+
+	// Draft: it is being composed, or a part of another branch (Rest), and no
+	// branch for anybody but who holds it. Without a journal it is trash as soon
+	// as nobody does.
+	Draft bool  `json:"draft,omitempty"`
+	Rest  *Rest `json:"rest,omitempty"`
+	// Own are the ids of the parts that were committed of this branch: what they
+	// changed is no drift.
+	Own []string `json:"own,omitempty"`
 
 	Roots []Root `json:"roots"`
 	// Extra is the supervisor's own; nothing here reads it.
@@ -162,6 +172,18 @@ func decodeMeta(text []byte) (Meta, error) {
 	}
 	for _, id := range []string{m.Group, m.Parent} {
 		if id != "" && !isID(id) {
+			return Meta{}, fmt.Errorf("%q is no id", id)
+		}
+	}
+	others := slices.Clone(m.Own)
+	if m.Rest != nil {
+		others = append(others, m.Rest.Of)
+		if slices.ContainsFunc(m.Rest.Numbers, func(n int) bool { return n < 0 }) {
+			return Meta{}, errors.New("the rest has no layers")
+		}
+	}
+	for _, id := range others {
+		if !isID(id) {
 			return Meta{}, fmt.Errorf("%q is no id", id)
 		}
 	}

@@ -145,6 +145,8 @@ func TestEncodingIsJSON(t *testing.T) {
 	m.Created = time.Unix(1_700_000_000, 123456789).UTC()
 	m.Command = []string{"sh", "\x00b64:", "\x7f\x01"}
 	m.Roots = []Root{r, {Path: "/b", Names: []string{}, Prepared: map[string]sys.Stat{}}}
+	m.Draft, m.Own = true, []string{newID()}
+	m.Rest = &Rest{Of: newID(), Numbers: []int{3, 4}, Seen: []json.RawMessage{json.RawMessage(`[1]`), json.RawMessage(`{}`)}}
 	m.Extra = json.RawMessage(`[null]`)
 	text, err := m.encode()
 	if err != nil {

@@ -122,7 +122,8 @@ func (s *Store) sweepSpare() error {
 	return errors.Join(errs...)
 }
 
-// sweepBranches throws away members of groups that were never whole.
+// sweepBranches throws away members of groups that were never whole, and
+// drafts that nobody holds and of which nothing is to be recovered.
 func (s *Store) sweepBranches() error {
 	entries, err := s.branches.Entries()
 	if err != nil {
@@ -135,9 +136,12 @@ func (s *Store) sweepBranches() error {
 			continue // settled meanwhile
 		}
 		m, err := readMeta(dir)
-		if err == nil && errors.Is(s.groupIsWhole(m.Group), unix.ENOENT) {
+		if err == nil && (m.Draft || errors.Is(s.groupIsWhole(m.Group), unix.ENOENT)) {
 			if l, err := existingLock(dir, lockName); err == nil {
-				if l.try() == nil {
+				if l.try() == nil && !(m.Draft && hasJournal(dir)) {
+					if m.Draft {
+						errs = append(errs, s.closeListOf(e.Name, s.withdraw))
+					}
 					errs = append(errs, s.branches.Rename(e.Name, s.trash, e.Name))
 				}
 				l.release()

@@ -1,0 +1,352 @@
+package branch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/layer"
+	"try/fs/sys"
+	"try/fs/vfs"
+)
+
+// How says what a composed layer takes of an entry of another layer.
+type How uint8
+
+const (
+	// Left: neither the entry nor anything below it.
+	Left How = iota
+	// Way: a directory only on the way to what Below and Others take; anything
+	// else as a whole.
+	Way
+	// Whole: the entry with all below it.
+	Whole
+)
+
+// Part says what a composed layer takes of an entry of another layer, and of
+// what is below it. Roots are Way.
+type Part struct {
+	How    How
+	Others How // Way: what becomes of the names that are not in Below: Left or Way
+	Stays  bool
+	// Stays: the directory is a change of its own, so it is made even if
+	// nothing in it is taken.
+
+	// Plain: the directory is not opaque any more; Opaque: it is now.
+	Plain, Opaque bool
+	// Base: the other layer has no such directory. It is made like the base's,
+	// and holds only what Hide and Below say, all of which are Base too.
+	Base  bool
+	Hide  []string // names in the directory that are deleted
+	Below map[string]*Part
+}
+
+// whole is what is in effect below a directory that is taken as a whole.
+var whole = &Part{How: Whole}
+
+func (p *Part) of(name string) *Part {
+	switch below, ok := p.Below[name]; {
+	case ok:
+		return below
+	case p.How == Whole:
+		return whole
+	default:
+		return &Part{How: p.Others, Others: p.Others}
+	}
+}
+
+// composer writes a layer: the parts of another one, in step with a walk of it.
+type composer struct {
+	ctx    context.Context
+	fs     vfs.FS
+	base   *sys.Dir // the root in the base
+	at     *sys.Descent
+	parts  []*Part // of the directories that the walk is in; the root's first
+	links  linking
+	owners bool
+	stage  *sys.Dir // a name for the copy of each inode of twins
+	twins  map[uint64]bool
+}
+
+// linking says whether entries get a further name instead of being copied.
+type linking uint8
+
+const (
+	copies  linking = iota
+	links           // all
+	singles         // those with one name: a file that the other part may have too is copied
+)
+
+// compose makes the directory toName in to of the parts of the layer name in
+// from. base is the root of both in the base.
+func (c *composer) compose(from *sys.Dir, name string, to *sys.Dir, toName string, part *Part) (err error) {
+	top, err := from.Stat(name)
+	if err != nil {
+		return err
+	}
+	stage := toName + ".twins"
+	for _, d := range []string{stage, toName} {
+		if err := c.mkdir(to, d); err != nil {
+			return err
+		}
+	}
+	c.twins, c.parts = map[uint64]bool{}, []*Part{part}
+	if c.stage, err = to.Sub(stage); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stage.Close(), remove(c.ctx, to, stage)) }()
+	src, err := readable(from, name, top)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := to.Sub(toName)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	if c.at, err = sys.NewDescent(dst); err != nil {
+		return err
+	}
+	defer c.at.Close()
+	if err := c.fill("", part); err != nil {
+		return err
+	}
+	if err := sys.Walk(src, c.enter, c.leave); err != nil {
+		return err
+	}
+	return c.dress(from, name, to, toName, top, part)
+}
+
+func (c *composer) mkdir(d *sys.Dir, name string) error {
+	return c.fs.Make(d, name, vfs.New{Mode: unix.S_IFDIR | 0o700})
+}
+
+func (c *composer) enter(v sys.Visit) (bool, error) {
+	if err := c.ctx.Err(); err != nil {
+		return false, err
+	}
+	name, to := v.Node.Name, c.at.Dir()
+	part := c.parts[len(c.parts)-1].of(name)
+	if part.How == Left || part.Base {
+		return false, nil
+	}
+	if !v.Stat.IsDir() {
+		return false, c.take(v, to)
+	}
+	sub, err := readable(v.Dir, name, v.Stat) // for the walk
+	if err != nil {
+		return false, err
+	}
+	if err := errors.Join(sub.Close(), c.mkdir(to, name)); err != nil {
+		return false, err
+	}
+	if err := c.at.Enter(name); err != nil {
+		return false, err
+	}
+	c.parts = append(c.parts, part)
+	return true, c.fill(v.Node.Path(), part)
+}
+
+// take takes what is no directory.
+func (c *composer) take(v sys.Visit, to *sys.Dir) error {
+	name, st := v.Node.Name, v.Stat
+	switch {
+	case st.Type() == unix.S_IFSOCK: // never committed (DESIGN §11)
+		return nil
+	case layer.IsWhiteout(st):
+		return c.hide(to, name)
+	case c.links == links || c.links == singles && st.Nlink == 1:
+		return c.fs.Make(to, name, vfs.New{From: v.Dir, Name: name})
+	}
+	number := strconv.FormatUint(st.Ino, 10)
+	if c.twins[st.Ino] {
+		return c.fs.Make(to, name, vfs.New{From: c.stage, Name: number})
+	}
+	if err := c.copy(v, to); err != nil {
+		return err
+	}
+	if err := c.dress(v.Dir, name, to, name, st, nil); err != nil || st.Nlink == 1 {
+		return err
+	}
+	c.twins[st.Ino] = true
+	return c.fs.Make(c.stage, number, vfs.New{From: to, Name: name})
+}
+
+func (c *composer) copy(v sys.Visit, to *sys.Dir) error {
+	name := v.Node.Name
+	switch v.Stat.Type() {
+	case unix.S_IFREG:
+	case unix.S_IFLNK:
+		target, err := v.Dir.Readlink(name)
+		if err != nil {
+			return err
+		}
+		return c.fs.Make(to, name, vfs.New{Mode: unix.S_IFLNK, Target: target})
+	default:
+		return c.fs.Make(to, name, vfs.New{Mode: v.Stat.Mode, Dev: v.Stat.Rdev})
+	}
+	src, err := openForReading(v)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := c.fs.Open(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dst.CopyFrom(src), dst.Close())
+}
+
+func (c *composer) hide(d *sys.Dir, name string) error {
+	return c.fs.Make(d, name, vfs.New{Mode: unix.S_IFCHR})
+}
+
+// leave finishes a directory: its times last, when nothing in it changes any
+// more. One that was only on the way to nothing is not needed.
+func (c *composer) leave(v sys.Visit) error {
+	part := c.parts[len(c.parts)-1]
+	c.parts = c.parts[:len(c.parts)-1]
+	if err := c.at.Leave(); err != nil {
+		return err
+	}
+	to, name := c.at.Dir(), v.Node.Name
+	if part.How == Way && !part.Stays {
+		err := c.fs.Remove(to, name, true)
+		if err == nil {
+			return shutAgain(v.Dir, name, v.Stat)
+		}
+		if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	return c.dress(v.Dir, name, to, name, v.Stat, part)
+}
+
+// readable opens a directory of the other layer. Its mode is altered only if it
+// could not be listed otherwise: after a crash it stays so.
+func readable(d *sys.Dir, name string, st sys.Stat) (*sys.Dir, error) {
+	if st.Mode&0o500 == 0o500 {
+		return d.Sub(name)
+	}
+	return openUp(d, name, st)
+}
+
+// shutAgain gives a directory of the other layer its mode back.
+func shutAgain(d *sys.Dir, name string, st sys.Stat) error {
+	if st.IsDir() && st.Mode&0o500 != 0o500 {
+		return d.Chmod(name, st.Perm())
+	}
+	return nil
+}
+
+// dress gives the copy its attributes, owner, mode and times, and the original
+// its mode.
+func (c *composer) dress(from *sys.Dir, name string, to *sys.Dir, toName string, st sys.Stat, part *Part) error {
+	var attrs map[string][]byte
+	read := func() (err error) {
+		attrs, err = from.Xattrs(name)
+		return err
+	}
+	isLink := st.Type() == unix.S_IFLNK
+	err := read()
+	if errors.Is(err, unix.EACCES) && !isLink {
+		err = layer.Opened(from, name, st, read)
+	}
+	if err != nil {
+		return err
+	}
+	if part != nil && part.Plain {
+		delete(attrs, layer.OpaqueAttr)
+	}
+	if part != nil && part.Opaque {
+		if attrs == nil {
+			attrs = map[string][]byte{}
+		}
+		attrs[layer.OpaqueAttr] = []byte("y")
+	}
+	for attr, value := range attrs {
+		if err := c.fs.Set(to, toName, vfs.Attr{Xattr: attr, Value: value}); err != nil {
+			return err
+		}
+	}
+	if c.owners {
+		if err := c.fs.Set(to, toName, vfs.Attr{Owner: &vfs.Owner{UID: int(st.UID), GID: int(st.GID)}}); err != nil {
+			return err
+		}
+	}
+	if !isLink {
+		perm := st.Perm()
+		if err := c.fs.Set(to, toName, vfs.Attr{Mode: &perm}); err != nil {
+			return err
+		}
+	}
+	if err := shutAgain(from, name, st); err != nil {
+		return err
+	}
+	return c.fs.Set(to, toName, vfs.Attr{Times: &vfs.Times{Access: st.Atime, Modify: st.Mtime}})
+}
+
+// fill makes in the directory at path, which was entered, what the other layer
+// has no entry for: whiteouts, and directories of the base.
+func (c *composer) fill(path string, part *Part) error {
+	for _, name := range part.Hide {
+		if err := c.hide(c.at.Dir(), name); err != nil {
+			return err
+		}
+	}
+	for name, below := range part.Below {
+		if below.Base {
+			if err := c.like(path, name, below); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// like makes the directory name as the base has it at path.
+func (c *composer) like(path, name string, part *Part) error {
+	if path != "" {
+		path += "/"
+	}
+	path += name
+	base, err := c.base.Sub(path)
+	if err != nil {
+		return err
+	}
+	defer base.Close()
+	st, err := base.Stat("")
+	if err != nil {
+		return err
+	}
+	to := c.at.Dir()
+	if _, err := layer.Prepare(to, name, base, layer.Owners(c.owners)); err != nil {
+		return err
+	}
+	open := st.Perm() | 0o700
+	if err := c.fs.Set(to, name, vfs.Attr{Mode: &open}); err != nil {
+		return err
+	}
+	if err := c.at.Enter(name); err != nil {
+		return err
+	}
+	if err := errors.Join(c.fill(path, part), c.at.Leave()); err != nil {
+		return err
+	}
+	perm := st.Perm()
+	if err := c.fs.Set(to, name, vfs.Attr{Mode: &perm}); err != nil {
+		return err
+	}
+	return c.fs.Set(to, name, vfs.Attr{Times: &vfs.Times{Access: st.Atime, Modify: st.Mtime}})
+}
+
+func composing(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("compose the layer of %s: %w", path, err)
+}

@@ -1,0 +1,294 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"try/fs/branch"
+	"try/fs/changes"
+	"try/fs/commit"
+	"try/fs/sys"
+)
+
+// A cut parts the changes of a branch in those that are to be committed now and
+// those that stay. It is worked out on the tree of what changed, of which each
+// directory knows how many changes are at and below it, and how many of them
+// are chosen.
+type cut struct {
+	roots         []*twig
+	plan          *changes.Plan
+	chosen, total int
+}
+
+// twig is a changed path, or a directory on the way to one.
+type twig struct {
+	change *changes.Change // nil: on the way
+	chosen bool
+	// same is the base's directory, if this one was made anew and came back so.
+	same *sys.Stat
+	// total and picked count the changes at and below it, and the chosen ones.
+	total, picked int
+	below         map[string]*twig
+}
+
+// newCut chooses by a function of the change and its absolute path. What the
+// base cannot have without it comes along: the new directories above.
+func newCut(plan *changes.Plan, choose func(c *changes.Change, path string) bool) (*cut, error) {
+	k := &cut{plan: plan}
+	for i := range plan.Roots {
+		r := &plan.Roots[i]
+		nodes := map[*sys.Node]*twig{nil: {}}
+		paths := fullPaths(r)
+		for n := range r.Changes {
+			c := &r.Changes[n]
+			t := twigOf(nodes, c.Node)
+			t.change, t.chosen = c, choose(c, paths[n])
+		}
+		for n := range r.Changes {
+			if c := &r.Changes[n]; nodes[c.Node].chosen {
+				bringAlong(nodes, c.Node)
+			}
+		}
+		for n := range r.Changes {
+			if carry := r.Changes[n].Carry; carry != nil {
+				for i := range carry.Kept {
+					if t := nodes[carry.Kept[i].Node]; t != nil {
+						t.same = &carry.Kept[i].Base
+					}
+				}
+			}
+		}
+		root := nodes[nil]
+		if err := root.count(r.Root.Path); err != nil {
+			return nil, err
+		}
+		k.roots = append(k.roots, root)
+		k.chosen += root.picked
+		k.total += root.total
+	}
+	return k, nil
+}
+
+func twigOf(nodes map[*sys.Node]*twig, n *sys.Node) *twig {
+	if t, ok := nodes[n]; ok {
+		return t
+	}
+	t := &twig{}
+	nodes[n] = t
+	up := twigOf(nodes, n.Parent)
+	if up.below == nil {
+		up.below = map[string]*twig{}
+	}
+	up.below[n.Name] = t
+	return t
+}
+
+func bringAlong(nodes map[*sys.Node]*twig, n *sys.Node) {
+	for n = n.Parent; n != nil; n = n.Parent {
+		if t := nodes[n]; t.change != nil && t.isNewDir() {
+			if t.chosen {
+				return
+			}
+			t.chosen = true
+		}
+	}
+}
+
+// isNewDir says that the base has no directory here and the layer has.
+func (t *twig) isNewDir() bool {
+	c := t.change
+	return c != nil && c.Layer != nil && c.Layer.IsDir() && (c.Base == nil && !c.Unknown || c.Base != nil && !c.Base.IsDir())
+}
+
+// isGoneDir says that the base has a directory here and the layer has none.
+func (t *twig) isGoneDir() bool {
+	c := t.change
+	return c != nil && c.Base != nil && c.Base.IsDir() && (c.Layer == nil || !c.Layer.IsDir())
+}
+
+func (t *twig) count(path string) error {
+	if t.change != nil {
+		t.total = 1
+	}
+	if t.chosen {
+		t.picked = 1
+	}
+	for name, b := range t.below {
+		if err := b.count(path + "/" + name); err != nil {
+			return err
+		}
+		t.total += b.total
+		t.picked += b.picked
+	}
+	if t.isGoneDir() && t.chosen && t.picked < t.total {
+		left := t.left(path, nil)
+		more := ""
+		if n := len(left); n > 3 {
+			left, more = left[:3], fmt.Sprintf(" and %d more", n-3)
+		}
+		return fmt.Errorf("%s is removed as a whole, and below it is not chosen: %s%s", path, strings.Join(left, ", "), more)
+	}
+	return nil
+}
+
+// left lists what is not chosen.
+func (t *twig) left(path string, list []string) []string {
+	if t.change != nil && !t.chosen {
+		list = append(list, path)
+	}
+	for name, b := range t.below {
+		list = b.left(path+"/"+name, list)
+	}
+	return list
+}
+
+// wanted counts what goes to the part, or stays.
+func (t *twig) wanted(part bool) int {
+	if part {
+		return t.picked
+	}
+	return t.total - t.picked
+}
+
+// root says what the layer of the part, or of the rest, takes of that of a root.
+func (t *twig) root(part bool) *branch.Part {
+	switch t.wanted(part) {
+	case 0:
+		return &branch.Part{How: branch.Way, Others: branch.Left, Stays: true}
+	case t.total:
+		return &branch.Part{How: branch.Whole}
+	}
+	p := t.mixed(part, false)
+	p.Stays = true
+	return p
+}
+
+// take says what a layer takes of what is at and below t. alone: a directory
+// above, which was opaque, is not any more.
+func (t *twig) take(part, alone bool) *branch.Part {
+	n := t.wanted(part)
+	c := t.change
+	isDir := c == nil || c.Layer != nil && c.Layer.IsDir()
+	switch {
+	case n == 0:
+		return &branch.Part{How: branch.Left}
+	case !isDir && (n == t.total || !part):
+		return &branch.Part{How: branch.Way}
+	case !isDir:
+		return t.likeBase()
+	case n == t.total:
+		return &branch.Part{How: branch.Whole, Opaque: alone && !t.isNewDir()}
+	}
+	return t.mixed(part, alone)
+}
+
+// mixed is a directory of which some goes and some stays. If it hid the base's,
+// it does so no more, and what of the base is deleted gets whiteouts.
+func (t *twig) mixed(part, alone bool) *branch.Part {
+	p := &branch.Part{How: branch.Way, Others: branch.Way, Plain: true, Below: map[string]*branch.Part{}}
+	if part {
+		p.Others = branch.Left
+	}
+	p.Stays = t.change != nil && t.chosen == part
+	alone = (alone || t.change != nil && t.change.Opaque) && !t.isNewDir()
+	for name, b := range t.below {
+		n := b.wanted(part)
+		if alone && b.change != nil && b.change.Layer == nil && n > 0 && (n == b.total || !part) {
+			p.Hide = append(p.Hide, name)
+			continue
+		}
+		p.Below[name] = b.take(part, alone)
+	}
+	return p
+}
+
+// likeBase is a directory that stays, though the layer has it no more, since
+// only some of what is below it is to be deleted.
+func (t *twig) likeBase() *branch.Part {
+	p := &branch.Part{How: branch.Way, Base: true, Below: map[string]*branch.Part{}}
+	for name, b := range t.below {
+		switch b.picked {
+		case 0:
+		case b.total:
+			p.Hide = append(p.Hide, name)
+		default:
+			p.Below[name] = b.likeBase()
+		}
+	}
+	return p
+}
+
+// cuts says how each root of b is split.
+func (k *cut) cuts(b *branch.Branch) ([]branch.Cut, error) {
+	var list []branch.Cut
+	for i, t := range k.roots {
+		seen, err := seenOf(b, i)
+		if err != nil {
+			return nil, err
+		}
+		data, err := json.Marshal(seenList(t.seen(seen)))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, branch.Cut{Part: t.root(true), Rest: t.root(false), Seen: data})
+	}
+	return list, nil
+}
+
+// seen is what the rest has seen of the base once the part is committed. What
+// is chosen is no change any more. The directories in which it lies have other
+// times then, and all that is directly in them is known by itself.
+func (t *twig) seen(seen map[string]commit.Seen) map[string]commit.Seen {
+	t.forget("", seen)
+	return seen
+}
+
+func (t *twig) forget(path string, seen map[string]commit.Seen) {
+	was, known := seen[path]
+	if !known && t.same != nil { // perhaps a change of its own from now on
+		was, known = commit.Seen{ID: t.same.Identity(), Place: true}, true
+		seen[path] = was
+	}
+	for name, b := range t.below {
+		b.forget(strings.TrimPrefix(path+"/"+name, "/"), seen)
+		if b.chosen && known && !was.Absent && was.ID.Type == dirType {
+			was = commit.Seen{ID: was.ID, Mode: was.Mode, UID: was.UID, GID: was.GID, Place: true, Conflict: was.Conflict}
+			seen[path] = was
+		}
+	}
+	c := t.change
+	switch {
+	case !t.chosen:
+	case t.isNewDir():
+		seen[path] = commit.Seen{Absent: true} // or whatever directory is there
+	case known && c.Layer != nil && c.Layer.IsDir():
+		seen[path] = commit.Seen{ID: was.ID, Place: true}
+	default:
+		delete(seen, path)
+	}
+}
+
+// paths are the chosen changes that the part must have, by their absolute path.
+// A directory that was made anew and of which only some is chosen has no change
+// of its own then, unless its metadata differ.
+func (k *cut) paths() (all, must map[string]bool) {
+	all, must = map[string]bool{}, map[string]bool{}
+	for i, t := range k.roots {
+		t.collect(k.plan.Roots[i].Root.Path, all, must)
+	}
+	return all, must
+}
+
+func (t *twig) collect(path string, all, must map[string]bool) {
+	if t.chosen {
+		all[path] = true
+		if !t.change.Opaque || t.picked == t.total {
+			must[path] = true
+		}
+	}
+	for name, b := range t.below {
+		b.collect(filepath.Join(path, name), all, must)
+	}
+}
