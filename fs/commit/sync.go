@@ -14,23 +14,27 @@ import (
 // all costs more than that, and waits for other people's data too.
 const syncFiles = 32
 
-// WriteAhead has the kernel begin to write out what a commit of plan would sync
-// file by file, so that the disk is at work while the plan is judged. It saves
-// time and promises nothing: errors are for the sync to hear
-// (sync_file_range(2), SYNC_FILE_RANGE_WRITE).
+// WriteAhead has the kernel begin to write out what a commit of plan would
+// sync, so that the disk is at work while the plan is judged: a few files one
+// by one, else their file systems. It saves time and promises nothing: errors
+// are for the sync to hear, which has descriptors of its own
+// (sync_file_range(2), SYNC_FILE_RANGE_WRITE; syncfs(2)).
 func WriteAhead(plan *changes.Plan) {
 	var files []*changes.Change
-	var layers []*sys.Dir
+	var layers []*sys.Dir // of each file
 	for i := range plan.Roots {
-		for k := range plan.Roots[i].Changes {
-			c := &plan.Roots[i].Changes[k]
-			if c.Layer == nil || !c.Layer.IsRegular() || c.Kind == changes.Metadata || c.Kind == changes.Touched {
-				continue
+		r := &plan.Roots[i]
+		before := len(files)
+		for k := range r.Changes {
+			c := &r.Changes[k]
+			if c.Layer != nil && c.Layer.IsRegular() && c.Kind != changes.Metadata && c.Kind != changes.Touched {
+				files, layers = append(files, c), append(layers, r.Root.Layer)
 			}
-			if len(files) == syncFiles {
-				return // all of them by one syncfs
+			if len(files)-before > syncFiles {
+				files, layers = files[:before], layers[:before]
+				syncBehind(r.Root.Layer)
+				break
 			}
-			files, layers = append(files, c), append(layers, plan.Roots[i].Root.Layer)
 		}
 	}
 	for i, c := range files {
@@ -38,6 +42,15 @@ func WriteAhead(plan *changes.Plan) {
 			_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 			f.Close()
 		}
+	}
+}
+
+func syncBehind(layer *sys.Dir) {
+	if f, err := layer.OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0); err == nil {
+		go func() {
+			_ = unix.Syncfs(int(f.Fd()))
+			f.Close()
+		}()
 	}
 }
 

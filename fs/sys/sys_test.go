@@ -208,7 +208,15 @@ func TestMetadataOfTheEntryItself(t *testing.T) {
 	}
 }
 
-func TestXattrs(t *testing.T) {
+func TestXattrs(t *testing.T) { xattrs(t) }
+
+func TestXattrsBefore613(t *testing.T) {
+	before := olderThan613.Swap(true)
+	defer olderThan613.Store(before)
+	xattrs(t)
+}
+
+func xattrs(t *testing.T) {
 	d := tempDir(t)
 	write(t, d, "file", "x")
 	check(t, d.Symlink("file", "link"))
