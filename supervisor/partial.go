@@ -134,7 +134,7 @@ func (k *kept) finish() error {
 			return err // the journal stays where recovery finds it
 		}
 	}
-	return k.b.Discard()
+	return k.b.Retire()
 }
 
 // takeRest does, for a part whose commit recovery has found done, what finish

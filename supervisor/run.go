@@ -161,6 +161,15 @@ func (s *session) discard() error {
 	return s.b.Discard()
 }
 
+// retire makes an undo record of a branch that was committed.
+func (s *session) retire() error {
+	if err := s.over(); err != nil {
+		return err
+	}
+	s.letGo()
+	return s.b.Retire()
+}
+
 // letGo closes the directories of the plan.
 func (s *session) letGo() {
 	for _, d := range s.opened {

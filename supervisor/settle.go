@@ -122,7 +122,7 @@ func (s *session) settle(ctx context.Context, fate Fate, reason string) error {
 	}
 	s.res.Settled, s.res.Reason = Committed, reason
 	s.tell()
-	c.afterwards(s.discard())
+	c.afterwards(s.retire())
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -160,8 +161,11 @@ func (r *rig) same(want snapshot) {
 	}
 }
 
-// clean wants the home store to hold nothing but one spare skeleton and one
-// preallocated journal (B31).
+// inRecord is what an undo record consists of.
+var inRecord = regexp.MustCompile(`^(journal(\.[0-9a-f]{16})?|lock|meta|size|u[0-9]+|undo[0-9]+)$`)
+
+// clean wants the home store to hold nothing but one spare skeleton, one
+// preallocated journal and the undo records (B31).
 func (r *rig) clean() {
 	r.t.Helper()
 	var left []string
@@ -185,6 +189,10 @@ func (r *rig) clean() {
 			spares[parts[1]] = true
 		case len(parts) == 1:
 		case parts[0] == "trust":
+		case parts[0] == "undo" && (len(parts) == 2 || inRecord.MatchString(parts[2])):
+			if d.Type().IsRegular() {
+				size -= info.Size() // what a record holds is the user's
+			}
 		case parts[0] == "commits" && info.Size() < 64: // the counter
 		default:
 			left = append(left, rel)

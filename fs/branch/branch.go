@@ -21,7 +21,9 @@ type Branch struct {
 	store *Store
 	dir   *sys.Dir
 	lock  *lock
-	sync  map[string]*os.File // by store; opened at the fork, empty for a branch that was opened
+	// number is that of the commit once it was announced.
+	number uint64
+	sync   map[string]*os.File // by store; opened at the fork, empty for a branch that was opened
 }
 
 // Info is a branch as the listing shows it. It may have changed since.

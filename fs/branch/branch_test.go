@@ -122,7 +122,7 @@ func (w *world) left() []string {
 		rel, _ := filepath.Rel(root, path)
 		depth := strings.Count(rel, "/")
 		switch {
-		case depth == 0 && slices.Contains([]string{".", branchesName, spareName, trashName, commitsName, groupsName, storesName, formatName, lockName, "trash.lock", "commit.lock", spareJournal}, rel):
+		case depth == 0 && slices.Contains([]string{".", branchesName, spareName, trashName, commitsName, groupsName, storesName, undoName, formatName, lockName, "trash.lock", "commit.lock", spareJournal}, rel):
 			return nil
 		case strings.HasPrefix(rel, spareName+"/"):
 			if depth == 1 {

@@ -80,7 +80,17 @@ func (s *Store) seen() (uint64, error) {
 // The commit lock is held. Sealed or Withdrawn follows, by whoever recovers if
 // not by us.
 func (b *Branch) Announce(paths []string) error {
-	s := b.store
+	n, err := b.store.announce(b.ID, b.Name, paths, b.Commits, false)
+	if err != nil {
+		return fmt.Errorf("announce the commit of %s: %w", b.Name, err)
+	}
+	b.number = n
+	return nil
+}
+
+// announce numbers what the branch or record id is about to apply; the number
+// is greater than after.
+func (s *Store) announce(id, name string, paths []string, after uint64, durable bool) (number uint64, err error) {
 	list := make([]text, len(paths))
 	for i, p := range paths {
 		list[i] = text(p)
@@ -88,58 +98,75 @@ func (b *Branch) Announce(paths []string) error {
 	data, err := json.Marshal(struct {
 		Name  string `json:"name"`
 		Paths []text `json:"paths"`
-	}{b.Name, list})
+	}{name, list})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	err = holding(s.dir, lockName, func() error {
 		files, err := s.commitFiles()
 		if err != nil {
 			return err
 		}
-		next := b.Commits
+		if number, err = s.nextNumber(files, id, after); err != nil {
+			return err
+		}
 		for _, c := range files {
-			if c.id == b.ID && c.open { // of an attempt that was rolled back by a crash
+			if c.id == id && c.open { // of an attempt that was rolled back by a crash
 				if err := s.commits.Unlink(c.name); err != nil {
 					return err
 				}
 			}
-			next = max(next, c.number)
 		}
-		// After a loss of power lists may be gone which branches still refer to.
-		others, err := s.branches.Entries()
-		if err == nil && len(others) > 1 {
-			var infos []Info
-			infos, err = s.Branches()
-			for _, info := range infos {
-				next = max(next, info.Commits)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		return replaceFile(s.commits, fmt.Sprintf("%016x.%s%s", next+1, b.ID, openSuffix), data, false)
+		return replaceFile(s.commits, fmt.Sprintf("%016x.%s%s", number, id, openSuffix), data, durable)
 	})
-	if err != nil {
-		return fmt.Errorf("announce the commit of %s: %w", b.Name, err)
+	return number, err
+}
+
+// nextNumber is greater than after, what branch or record id knows of, and than
+// the number of any commit. After a loss of power lists may be gone which
+// branches still refer to, or by which records are numbered. The store's lock is
+// held.
+func (s *Store) nextNumber(files []commitFile, id string, after uint64) (uint64, error) {
+	for _, c := range files {
+		after = max(after, c.number)
 	}
-	return nil
+	others, err := s.branches.Entries()
+	if err == nil && slices.ContainsFunc(others, func(e sys.Dirent) bool { return e.Name != id }) {
+		var infos []Info
+		infos, err = s.Branches()
+		for _, info := range infos {
+			after = max(after, info.Commits)
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	records, err := s.Records()
+	if err != nil {
+		return 0, err
+	}
+	if len(records) > 0 {
+		after = max(after, records[0].Number)
+	}
+	return after + 1, nil
 }
 
 // Sealed says that the announced commit is whole: later forks see it.
-func (b *Branch) Sealed() error {
-	return b.closeList(func(c commitFile) error {
-		return b.store.commits.Replace(c.name, b.store.commits, strings.TrimSuffix(c.name, openSuffix))
+func (b *Branch) Sealed() error { return b.store.sealed(b.ID) }
+
+func (s *Store) sealed(id string) error {
+	return s.closeList(id, func(c commitFile) error {
+		return s.commits.Replace(c.name, s.commits, strings.TrimSuffix(c.name, openSuffix))
 	})
 }
 
 // Withdrawn says that the announced commit did not happen.
-func (b *Branch) Withdrawn() error {
-	return b.closeList(b.store.withdraw)
-}
+func (b *Branch) Withdrawn() error { return b.store.withdrawn(b.ID) }
 
-func (b *Branch) closeList(do func(commitFile) error) error {
-	return holding(b.store.dir, lockName, func() error { return b.store.closeListOf(b.ID, do) })
+func (s *Store) withdrawn(id string) error { return s.closeList(id, s.withdraw) }
+
+func (s *Store) closeList(id string, do func(commitFile) error) error {
+	return holding(s.dir, lockName, func() error { return s.closeListOf(id, do) })
 }
 
 // closeListOf closes a branch's open list. The store's lock is held.

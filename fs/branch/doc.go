@@ -16,6 +16,9 @@
 //	    u0 u1 …            layers, by number (Root.Number); others are strays
 //	    w0 w1 …            their work directories
 //	    undo0 undo1 …      what a commit displaced (Slots)
+//	undo/NUMBER.ID/        an undo record: the branch's directory after its commit
+//	    journal.NUMBER     fs/commit's, of an undoing or a redoing
+//	    size               bytes that it takes, once somebody has asked
 //	spare/ID/              a skeleton for the next branch, or a draft
 //	spare.journal          64 KiB of zeros for the next journal
 //	trash/                 what is being deleted
@@ -40,23 +43,27 @@
 //  3. Whether a branch is alive is told by its lock alone (H14). Who wants to
 //     settle it takes the lock and then reads the state.
 //  4. What is in branches/ has whole metadata: a branch is drafted in spare/
-//     and comes into being by one rename, and ends by one rename into trash/.
-//     A further store's directory of a branch that is in neither spare/ nor
-//     branches/ is trash. Members of a group are branches only once the
-//     group's meta is there. A draft that takes long to compose (a part of a
-//     branch, Split) lies in branches/ and says so in its metadata: it is a
-//     branch to nobody but its holder, and trash when it has none and no
-//     journal.
+//     and comes into being by one rename, and ends by one rename into trash/,
+//     or into undo/ once its commit is done. A further store's directory of a
+//     branch that is in none of spare/, branches/ and undo/ is trash. Members
+//     of a group are branches only once the group's meta is there. A draft
+//     that takes long to compose (a part of a branch, Split) lies in branches/
+//     and says so in its metadata: it is a branch to nobody but its holder,
+//     and trash when it has none and no journal.
 //  5. Creating costs the same over any base: nothing below a root is looked
 //     at but the way to nested roots.
 //  6. Only a kept branch survives a loss of power: its layers were synced
 //     before its state said so. One of another boot that was not is damaged.
-//  7. In the trash only directories are ever altered, through descriptors that
-//     cannot be anything else; files may have other names in the base (H15).
+//  7. In undo records and in the trash only directories are ever altered,
+//     through descriptors that cannot be anything else; files may have other
+//     names in the base (H15).
+//  8. A record is in undo/ or in the trash as a whole. What is undone or redone
+//     was announced durably before, in commits/: that is where recovery looks.
 //
 // Lock order: commit.lock, lock, a group's lock, trash.lock; Tidy holds the
 // last while it takes lock, and nobody waits for trash.lock. A branch's own
-// lock is only tried, never waited for, and so may be held before any of them.
+// lock, and a record's, which is the same file, is only tried, never waited
+// for, and so may be held before any of them.
 // All are open file description locks (fcntl_locking(2)): they go with the
 // last descriptor, which init closes first of all.
 package branch

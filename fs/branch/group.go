@@ -270,7 +270,7 @@ func (s *Store) groupIsAlive(id string) (bool, error) {
 		return true, err
 	}
 	for _, m := range g.Members {
-		if alive, err := s.isAlive(m); err != nil || alive {
+		if alive, err := s.isBranch(m); err != nil || alive {
 			return alive, err
 		}
 	}

@@ -29,6 +29,7 @@ const (
 	commitsName  = "commits"
 	groupsName   = "groups"
 	storesName   = "stores"
+	undoName     = "undo"
 	formatName   = "format"
 	lockName     = "lock"
 	metaName     = "meta"
@@ -43,7 +44,7 @@ type Store struct {
 	named    string   // how it was named, links included
 	defaults []string // other places where a home store would be looked for
 
-	branches, spare, trash, commits, groups, stores *sys.Dir
+	branches, spare, trash, commits, groups, stores, undo *sys.Dir
 
 	// mu guards further. It is never held while a lock of the store is waited
 	// for.
@@ -90,6 +91,7 @@ func (s *Store) open() error {
 	}{
 		{branchesName, &s.branches}, {spareName, &s.spare}, {trashName, &s.trash},
 		{commitsName, &s.commits}, {groupsName, &s.groups}, {storesName, &s.stores},
+		{undoName, &s.undo},
 	} {
 		sub, err := s.dir.Sub(d.name)
 		if errors.Is(err, unix.ENOENT) {
@@ -135,7 +137,7 @@ func (s *Store) writeFormat() error {
 	for _, e := range entries {
 		// Two first runs may be here at once: one has made its temporary file,
 		// or the directories already.
-		if !strings.HasPrefix(e.Name, formatName) && !slices.Contains([]string{branchesName, spareName, trashName, commitsName, groupsName, storesName}, e.Name) {
+		if !strings.HasPrefix(e.Name, formatName) && !slices.Contains([]string{branchesName, spareName, trashName, commitsName, groupsName, storesName, undoName}, e.Name) {
 			return &Untrusted{Path: s.dir.Name(), Why: "is no store, and holds " + strconv.Quote(e.Name), Help: "set TRY_STORE to an empty or a new directory"}
 		}
 	}
@@ -151,7 +153,7 @@ func (s *Store) Close() error {
 		errs = append(errs, p.dir.Close())
 	}
 	s.further = nil
-	for _, d := range []*sys.Dir{s.branches, s.spare, s.trash, s.commits, s.groups, s.stores, s.dir} {
+	for _, d := range []*sys.Dir{s.branches, s.spare, s.trash, s.commits, s.groups, s.stores, s.undo, s.dir} {
 		if d != nil {
 			errs = append(errs, d.Close())
 		}

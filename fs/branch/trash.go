@@ -73,7 +73,7 @@ func (s *Store) Tidy(ctx context.Context) error {
 			}
 			return errors.Join(err, l.release())
 		}
-		err = errors.Join(s.sweep(), s.emptyAll(ctx), s.makeSpares())
+		err = errors.Join(s.sweep(), s.emptyAll(ctx), s.slimAll(ctx), s.makeSpares())
 		if err := errors.Join(err, l.release()); err != nil {
 			return fmt.Errorf("tidy store %s: %w", s.Path(), err)
 		}
@@ -152,10 +152,18 @@ func (s *Store) sweepBranches() error {
 	return errors.Join(errs...)
 }
 
-// isAlive says whether a branch or a draft of this id exists. A draft becomes
-// a branch, never the other way round, so that looking in this order misses
-// none.
+// isAlive says whether a draft, a branch or an undo record of this id exists.
+// Each becomes the next, never the other way round, so that looking in this
+// order misses none.
 func (s *Store) isAlive(id string) (bool, error) {
+	if is, err := s.isBranch(id); err != nil || is {
+		return is, err
+	}
+	return s.isRecord(id)
+}
+
+// isBranch is isAlive for drafts and branches.
+func (s *Store) isBranch(id string) (bool, error) {
 	for _, d := range []*sys.Dir{s.spare, s.branches} {
 		if _, err := d.Stat(id); !errors.Is(err, unix.ENOENT) {
 			return err == nil, err
@@ -171,7 +179,7 @@ func (s *Store) isAlive(id string) (bool, error) {
 // therefore emptied by emptyAll, before the next sweep.
 func (s *Store) sweepFurther() error {
 	entries, err := s.entries()
-	if err != nil {
+	if err != nil || len(entries) == 0 {
 		return err
 	}
 	used, err := s.usedStores()
@@ -219,7 +227,7 @@ func (s *Store) sweepOne(p *place, used bool) error {
 	return nil
 }
 
-// usedStores tells which further stores branches name.
+// usedStores tells which further stores branches and undo records name.
 func (s *Store) usedStores() (map[string]bool, error) {
 	infos, err := s.Branches()
 	used := map[string]bool{}
@@ -228,7 +236,7 @@ func (s *Store) usedStores() (map[string]bool, error) {
 			used[r.Store] = true
 		}
 	}
-	return used, err
+	return used, errors.Join(err, s.recordStores(used))
 }
 
 // emptyAll deletes what is in the trash, here and in further stores.

@@ -1,0 +1,415 @@
+package branch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/sys"
+)
+
+// RecordName is what is known of an undo record without opening it.
+type RecordName struct {
+	Number uint64 // of the commit: later ones have greater numbers, whatever the clock says
+	ID     string // of the branch that was committed
+}
+
+func (n RecordName) String() string { return fmt.Sprintf("%016x.%s", n.Number, n.ID) }
+
+func parseRecord(name string) (RecordName, bool) {
+	c, ok := parseCommit(name)
+	return RecordName{c.number, c.id}, ok && !c.open
+}
+
+// Record is an undo record: the directory of a branch whose commit is done, as
+// it was then. In its layers and slots lies what the commit displaced, and the
+// journal says where. Files in it may have other names in the base and are
+// never written to (H15).
+type Record struct {
+	Meta
+	Number uint64
+
+	store *Store
+	dir   *sys.Dir
+	lock  *lock // nil: only looked at
+}
+
+// Retire makes an undo record of a branch whose commit is done: one rename, of
+// all that the commit displaced, and the branch's name is free. What further
+// stores hold of it stays where it is.
+func (b *Branch) Retire() error {
+	err := b.retire()
+	if err := errors.Join(err, b.Close()); err != nil {
+		return fmt.Errorf("keep what the commit of %s displaced: %w", b.Name, err)
+	}
+	return nil
+}
+
+func (b *Branch) retire() error {
+	if b.State != Committed {
+		return fmt.Errorf("it is %s", b.State)
+	}
+	s := b.store
+	if b.number == 0 { // the commit was another process's
+		err := holding(s.dir, lockName, func() (err error) {
+			b.number, err = s.numberOf(b)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.branches.Rename(b.ID, s.undo, RecordName{b.number, b.ID}.String())
+}
+
+// numberOf is the number under which the commit of b was announced; after a
+// loss of power that may be gone. The store's lock is held.
+func (s *Store) numberOf(b *Branch) (uint64, error) {
+	files, err := s.commitFiles()
+	if err != nil {
+		return 0, err
+	}
+	number := uint64(0)
+	for _, c := range files {
+		if c.id == b.ID {
+			number = max(number, c.number)
+		}
+	}
+	if number > 0 {
+		return number, nil
+	}
+	return s.nextNumber(files, b.ID, b.Commits)
+}
+
+// Records lists the undo records, the newest first. It takes no lock.
+func (s *Store) Records() ([]RecordName, error) {
+	entries, err := s.undo.Entries()
+	if err != nil {
+		return nil, err
+	}
+	var list []RecordName
+	for _, e := range entries {
+		if n, ok := parseRecord(e.Name); ok {
+			list = append(list, n)
+		}
+	}
+	slices.SortFunc(list, func(a, b RecordName) int {
+		return cmp.Or(cmp.Compare(b.Number, a.Number), strings.Compare(a.ID, b.ID))
+	})
+	return list, nil
+}
+
+// LookAt opens a record for reading only. ErrUnknown if it is gone.
+func (s *Store) LookAt(n RecordName) (*Record, error) {
+	dir, err := s.undo.Sub(n.String())
+	if errors.Is(err, unix.ENOENT) {
+		err = ErrUnknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{Number: n.Number, store: s, dir: dir}
+	r.Meta, err = readMeta(dir)
+	if err == nil && r.ID != n.ID {
+		err = fmt.Errorf("its metadata are those of %s", r.ID)
+	}
+	if err == nil {
+		var machine string
+		if machine, err = machineID(); err == nil && isForeign(r.Meta, machine) {
+			err = ErrForeign
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("undo record %s: %w", n, errors.Join(err, dir.Close()))
+	}
+	return r, nil
+}
+
+// OpenRecord opens a record and takes its lock, or ErrLocked. Who trims the
+// records does so too before it takes one away.
+func (s *Store) OpenRecord(n RecordName) (*Record, error) {
+	r, err := s.LookAt(n)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (*Record, error) {
+		return nil, fmt.Errorf("undo record of %s: %w", r.Name, errors.Join(err, r.Close()))
+	}
+	if r.lock, err = existingLock(r.dir, lockName); err != nil {
+		return fail(err)
+	}
+	if err := r.lock.try(); err != nil {
+		return fail(err)
+	}
+	here, err := r.dir.Stat("")
+	if err != nil {
+		return fail(err)
+	}
+	there, err := s.undo.Stat(n.String())
+	if errors.Is(err, unix.ENOENT) || err == nil && there.Ino != here.Ino {
+		err = ErrUnknown // taken away meanwhile
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return r, nil
+}
+
+// Path is the record's directory in the home store, where its journals lie.
+func (r *Record) Path() string { return r.dir.Name() }
+
+// Announce numbers an undoing of the record's commit, or a redoing, that is
+// about to be applied, and leaves its paths as the commit did. It is durable
+// before anything is applied: it says which record recovery must look at. last
+// is the number of the last one before. The commit lock and the record's are
+// held; Sealed or Withdrawn follows.
+func (r *Record) Announce(paths []string, last uint64) (uint64, error) {
+	n, err := r.store.announce(r.ID, r.Name, paths, max(last, r.Number), true)
+	if err != nil {
+		return 0, fmt.Errorf("announce the undoing of %s: %w", r.Name, err)
+	}
+	return n, nil
+}
+
+// Sealed says that what was announced is whole.
+func (r *Record) Sealed() error { return r.store.sealed(r.ID) }
+
+// Withdrawn says that what was announced did not happen.
+func (r *Record) Withdrawn() error { return r.store.withdrawn(r.ID) }
+
+// Forget removes a journal of the record that was taken back, or never begun.
+func (r *Record) Forget(journal string) error {
+	err := r.dir.Unlink(journal)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return errors.Join(err, r.dir.Sync())
+}
+
+// Drop moves the record to the trash and closes it. The commit lock and the
+// record's are held.
+func (r *Record) Drop() error {
+	errs := []error{r.store.undo.Rename(RecordName{r.Number, r.ID}.String(), r.store.trash, r.ID)}
+	stores, err := r.furtherStores()
+	errs = append(errs, err)
+	for _, id := range stores {
+		errs = append(errs, r.store.dropIn(id, r.ID))
+	}
+	if err := errors.Join(append(errs, r.Close())...); err != nil {
+		return fmt.Errorf("drop the undo record of %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// furtherStores lists the further stores that hold something of the record: of
+// its layers, or of what its commit displaced.
+func (r *Record) furtherStores() ([]string, error) {
+	entries, err := r.store.entries()
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, e := range entries {
+		p, err := r.store.openFurther(e.ID)
+		if err != nil {
+			continue // gone, or not ours to touch
+		}
+		if _, err := p.dir.Stat(r.ID); err == nil {
+			list = append(list, e.ID)
+		}
+	}
+	return list, nil
+}
+
+// sizeName holds what Size has found, so that it is found once.
+const sizeName = "size"
+
+// Size is how much of the disk the record takes, in bytes of allocated blocks.
+func (r *Record) Size() (int64, error) {
+	text, err := readFile(r.dir, sizeName, 64)
+	if err == nil {
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			return n, nil
+		}
+	} else if !errors.Is(err, unix.ENOENT) {
+		return 0, err
+	}
+	total, err := blocks(r.dir)
+	if err != nil {
+		return 0, fmt.Errorf("measure the undo record of %s: %w", r.Name, err)
+	}
+	stores, err := r.furtherStores()
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range stores {
+		p, err := r.store.openFurther(id)
+		if err != nil {
+			continue
+		}
+		sub, err := p.dir.Sub(r.ID)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		n, err := blocks(sub)
+		if err := errors.Join(err, sub.Close()); err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	if r.lock == nil {
+		return total, nil
+	}
+	return total, replaceFile(r.dir, sizeName, []byte(strconv.FormatInt(total, 10)+"\n"), false)
+}
+
+// slimAll makes every record that is new as small as it can be, and measures it.
+func (s *Store) slimAll(ctx context.Context) error {
+	list, err := s.Records()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range list {
+		if _, err := s.undo.Stat(n.String() + "/" + sizeName); !errors.Is(err, unix.ENOENT) || ctx.Err() != nil {
+			continue
+		}
+		r, err := s.OpenRecord(n)
+		if err != nil {
+			continue // in use, of another machine, or damaged: whoever lists records says so
+		}
+		errs = append(errs, r.slim(ctx), r.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// slim removes what was the session's alone: work directories, and layers in
+// which nothing is left.
+func (r *Record) slim(ctx context.Context) error {
+	entries, err := r.dir.Entries()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch n := strings.TrimLeft(e.Name, "uw"); {
+		case strings.HasPrefix(e.Name, metaName+"."), strings.HasPrefix(e.Name, sizeName+"."):
+			err = r.dir.Unlink(e.Name) // of a writer that was killed
+		case !isNumber(n) || len(n)+1 != len(e.Name):
+		case e.Name[0] == 'w':
+			err = remove(ctx, r.dir, e.Name)
+		default:
+			if err = r.dir.Rmdir(e.Name); errors.Is(err, unix.ENOTEMPTY) {
+				err = nil
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("tidy the undo record of %s: %w", r.Name, err)
+		}
+	}
+	_, err = r.Size()
+	return err
+}
+
+// Resized forgets what Size has found: something is about to be moved.
+func (r *Record) Resized() error {
+	if err := r.dir.Unlink(sizeName); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+// blocks sums up what d and all below it take, each inode once. What cannot be
+// read is not opened up for it: below d lies what was the user's.
+func blocks(d *sys.Dir) (int64, error) {
+	st, err := d.Stat("")
+	if err != nil {
+		return 0, err
+	}
+	total := st.Blocks
+	twins := map[uint64]bool{}
+	err = sys.Walk(d, func(v sys.Visit) (bool, error) {
+		if v.Stat.Nlink > 1 && !v.Stat.IsDir() {
+			if twins[v.Stat.Ino] {
+				return false, nil
+			}
+			twins[v.Stat.Ino] = true
+		}
+		total += v.Stat.Blocks
+		return v.Stat.IsDir() && v.Dir.Access(v.Node.Name, unix.R_OK|unix.X_OK) == nil, nil
+	}, nil)
+	return total * 512, err
+}
+
+// Close lets go of the record.
+func (r *Record) Close() error {
+	var errs []error
+	if r.dir != nil {
+		errs = append(errs, r.dir.Close())
+		r.dir = nil
+	}
+	if r.lock != nil {
+		errs = append(errs, r.lock.release())
+		r.lock = nil
+	}
+	return errors.Join(errs...)
+}
+
+// PendingRecords lists the records of which an undoing or a redoing was
+// announced and is not closed: recovery decides about them before anything
+// else is done. It takes no lock, and looks at records only if there is one.
+func (s *Store) PendingRecords() ([]RecordName, error) {
+	files, err := s.commitFiles()
+	if err != nil {
+		return nil, err
+	}
+	files = slices.DeleteFunc(files, func(c commitFile) bool { return !c.open })
+	if len(files) == 0 {
+		return nil, nil
+	}
+	records, err := s.Records()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(records, func(n RecordName) bool {
+		return !slices.ContainsFunc(files, func(c commitFile) bool { return c.id == n.ID })
+	}), nil
+}
+
+// isRecord says whether an undo record of this id exists.
+func (s *Store) isRecord(id string) (bool, error) {
+	list, err := s.Records()
+	return slices.ContainsFunc(list, func(n RecordName) bool { return n.ID == id }), err
+}
+
+// recordStores adds the further stores that records name.
+func (s *Store) recordStores(used map[string]bool) error {
+	list, err := s.Records()
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		dir, err := s.undo.Sub(n.String())
+		if err != nil {
+			continue // dropped meanwhile
+		}
+		m, err := readMeta(dir)
+		dir.Close()
+		if err != nil {
+			return fmt.Errorf("undo record %s: %w", filepath.Join(s.undo.Name(), n.String()), err)
+		}
+		for _, root := range m.Roots {
+			used[root.Store] = true
+		}
+	}
+	return nil
+}
