@@ -49,7 +49,7 @@ fuzz: ## each fuzz target for FUZZTIME
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
 
 bench: build ## one table of ratios, peers beside us
-	$(testenv) && env --default-signal $(GO) run ./cmd/bench
+	$(testenv) && env --default-signal $(GO) run ./cmd/bench $(BENCHFLAGS)
 
 lint: ## gofmt, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
