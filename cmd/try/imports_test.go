@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"try/fs/changes":           {"try/fs/layer", "try/fs/sys"},
 	"try/fs/commit":            {"try/fs/changes", "try/fs/layer", "try/fs/sys", "try/fs/vfs"},
 	"try/fs/engine":            {"try/fs/sys"},
+	"try/fs/fusefs":            {"try/fs/layer", "try/fs/sys"},
 	"try/fs/layer":             {"try/fs/sys"},
 	"try/fs/layer/layertest":   {"try/fs/layer", "try/fs/sys"},
 	"try/fs/overlay":           {"try/fs/engine", "try/fs/layer", "try/fs/sys"},

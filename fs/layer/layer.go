@@ -33,7 +33,7 @@ const (
 	escaped      = "user.overlay.overlay."
 	OpaqueAttr   = prefix + "opaque"
 	whiteoutAttr = prefix + "whiteout"
-	originAttr   = prefix + "origin"
+	OriginAttr   = prefix + "origin"
 )
 
 // reserved are the names behind the prefix that overlayfs itself reads
@@ -81,7 +81,7 @@ func Look(d *sys.Dir, name string, s sys.Stat) (Entry, error) {
 			if e.Kind == File && s.Size == 0 {
 				return Entry{Kind: Whiteout}, nil
 			}
-		case originAttr:
+		case OriginAttr:
 			e.CopiedUp = true
 		case OpaqueAttr:
 			value, err := readOpaque(d, name, s)

@@ -1,0 +1,297 @@
+package fusefs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// maxIO is the most data of one request.
+const maxIO = 1 << 20
+
+// bufSize holds the largest request and the largest answer.
+const bufSize = maxIO + 4096
+
+// spare is how many goroutines wait for a request when no more are at work.
+const spare = 2
+
+// conn is the connection to the kernel. Each of its readers reads a request,
+// answers it, and reads the next; there is always one that waits, so that no
+// request waits for another one.
+//
+// We also tried go-fuse's own fuse.Server: it cannot be ended while the mount
+// stands, and splices reads, which for files shorter than a read is slower.
+type conn struct {
+	fd     int
+	ps     *fuse.ProtocolServer
+	server *Server
+	stale  atomic.Bool
+
+	mu      sync.Mutex
+	waiting int // readers in read(2)
+	readers int
+	stopped bool
+	idle    sync.Cond     // signalled when a reader leaves read(2), with mu
+	ended   chan struct{} // closed when the last reader has gone
+
+	count [64]atomic.Uint64 // by opcode
+}
+
+// newConn takes dev over, answers the mount's first request, and starts.
+func newConn(dev *os.File, ps *fuse.ProtocolServer, s *Server) (*conn, error) {
+	c := &conn{ps: ps, server: s, ended: make(chan struct{})}
+	c.idle.L = &c.mu
+	// A descriptor of our own: the runtime knows nothing of it, and does not
+	// make the reads wait in its poller.
+	raw, err := dev.SyscallConn()
+	if err == nil {
+		err = errors.Join(raw.Control(func(fd uintptr) {
+			c.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3)
+		}), err)
+	}
+	if err = errors.Join(err, dev.Close()); err != nil {
+		return nil, fmt.Errorf("take over the FUSE device: %w", err)
+	}
+	if err := errors.Join(unix.SetNonblock(c.fd, false), c.begin()); err != nil {
+		unix.Close(c.fd)
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for range spare {
+		c.addReader()
+	}
+	return c, nil
+}
+
+// begin answers INIT, which is there since the mount was made.
+func (c *conn) begin() error {
+	in, out := make([]byte, bufSize), make([]byte, bufSize)
+	n, err := c.read(in)
+	if err != nil {
+		return fmt.Errorf("read the FUSE device's first request: %w", err)
+	}
+	if op := opcode(in[:n]); op != opInit {
+		return fmt.Errorf("the FUSE device's first request is %s, not INIT", opName(op))
+	}
+	c.handle(in[:n], out)
+	return nil
+}
+
+func (c *conn) read(buf []byte) (n int, err error) {
+	err = interrupted(func() (err error) {
+		n, err = unix.Read(c.fd, buf)
+		return err
+	})
+	return n, err
+}
+
+// addReader is called with mu.
+func (c *conn) addReader() {
+	c.readers++
+	c.waiting++ // from here on, so that not two are started for one
+	go c.loop()
+}
+
+func (c *conn) loop() {
+	in, out := make([]byte, bufSize), make([]byte, bufSize)
+	for {
+		n, err := c.read(in)
+		c.mu.Lock()
+		c.waiting--
+		c.idle.Broadcast()
+		// ENOENT: a request was withdrawn; ENODEV: the mount is gone.
+		end := c.stopped || err != nil && !errors.Is(err, unix.ENOENT)
+		if !end && err == nil && c.waiting == 0 {
+			c.addReader()
+		}
+		c.mu.Unlock()
+		if !end && err == nil {
+			c.handle(in[:n], out)
+		}
+		c.mu.Lock()
+		if end || c.stopped || c.waiting >= spare {
+			c.readers--
+			if c.readers == 0 {
+				c.end()
+			}
+			c.mu.Unlock()
+			return
+		}
+		c.waiting++
+		c.mu.Unlock()
+	}
+}
+
+// end is called once, with mu, when nobody reads and nothing is under way.
+func (c *conn) end() {
+	c.stopped = true
+	unix.Close(c.fd)
+	c.server.tree.close()
+	close(c.ended)
+}
+
+func (c *conn) wait() { <-c.ended }
+
+// stop has every reader leave and ends the connection, whatever is under way.
+func (c *conn) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return
+	}
+	c.stopped = true
+	// A reader in read(2) cannot be called back; but it returns if there is
+	// something to read, and the kernel can be made to ask us something.
+	for c.waiting > 0 {
+		if err := c.provoke(); err != nil {
+			break // the mount is gone: they return by themselves
+		}
+		c.idle.Wait()
+	}
+	// What is still at work answers into the void. The connection ends as this
+	// was its last descriptor (fuse_dev_release).
+	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		if c.readers > 0 {
+			unix.Dup3(null, c.fd, unix.O_CLOEXEC)
+		}
+		unix.Close(null)
+	}
+}
+
+// header is fuse_out_header.
+type header struct {
+	len    uint32
+	err    int32
+	unique uint64
+}
+
+const headerSize = int(unsafe.Sizeof(header{}))
+
+// handle answers one request.
+func (c *conn) handle(in, out []byte) {
+	if len(in) < 40 { // fuse_in_header
+		return
+	}
+	op := opcode(in)
+	if int(op) < len(c.count) {
+		c.count[op].Add(1)
+	}
+	n := 0
+	if errno := c.refuse(op); errno != 0 {
+		n = fail(in, out, errno)
+	} else {
+		change := changes[op]
+		if change {
+			c.server.gate.RLock()
+		}
+		if change && c.server.frozen {
+			n = fail(in, out, unix.EROFS)
+		} else if size, st := c.ps.HandleRequest([][]byte{in}, [][]byte{out}); st != fuse.OK {
+			n = fail(in, out, unix.EIO)
+		} else {
+			n = size
+		}
+		if change {
+			c.server.gate.RUnlock()
+		}
+	}
+	if n > 0 {
+		c.write(out[:n])
+	}
+}
+
+// refuse says which requests are not even looked at. Interrupts are of no use:
+// nothing here waits for anybody but the disk.
+func (c *conn) refuse(op uint32) unix.Errno {
+	switch op {
+	case opForget, opBatchForget, opInit, opNotifyReply, opRelease, opDestroy:
+		return 0
+	case opInterrupt, opFlush, opFsync, opFsyncDir, opOpen, opOpenDir:
+		if c.stale.Load() && op != opInterrupt {
+			return unix.ESTALE
+		}
+		return unix.ENOSYS
+	}
+	if c.stale.Load() {
+		return unix.ESTALE
+	}
+	return 0
+}
+
+// fail makes an answer that is nothing but an error.
+func fail(in, out []byte, errno unix.Errno) int {
+	binary.NativeEndian.PutUint32(out, uint32(headerSize))
+	binary.NativeEndian.PutUint32(out[4:], uint32(-int32(errno)))
+	copy(out[8:16], in[8:16])
+	return headerSize
+}
+
+// write sends an answer. ENOENT: nobody waits for it any more; all else means
+// that the mount is gone, which the readers hear too.
+func (c *conn) write(b []byte) error {
+	return interrupted(func() error {
+		_, err := unix.Write(c.fd, b)
+		return err
+	})
+}
+
+// notify tells the kernel something unasked. Never from a request's handler
+// with a lock held: the kernel may wait for locks of its own, which the caller
+// of another request of ours holds.
+func (c *conn) notify(code int32, body []byte) error {
+	b := make([]byte, headerSize, headerSize+len(body))
+	binary.NativeEndian.PutUint32(b, uint32(headerSize+len(body)))
+	binary.NativeEndian.PutUint32(b[4:], uint32(code))
+	return c.write(append(b, body...))
+}
+
+// provoke makes the kernel send a request: it is asked for cached data of the
+// root directory, none of which there is.
+func (c *conn) provoke() error {
+	var b [32]byte // fuse_notify_retrieve_out: notify_unique, nodeid, offset, size, padding
+	binary.NativeEndian.PutUint64(b[8:], rootID)
+	return c.notify(fuse.NOTIFY_RETRIEVE_CACHE, b[:])
+}
+
+// dropInode drops what the kernel has cached of an inode: how it looks, and
+// its data, mapped or not.
+func (c *conn) dropInode(id uint64) error {
+	var b [24]byte // fuse_notify_inval_inode_out: ino, off, len
+	binary.NativeEndian.PutUint64(b[:], id)
+	return c.notify(fuse.NOTIFY_INVAL_INODE, b[:])
+}
+
+// dropName drops what the kernel knows of a name, also that it is not there.
+func (c *conn) dropName(parent uint64, name string) error {
+	b := make([]byte, 16, 16+len(name)+1) // fuse_notify_inval_entry_out: parent, namelen, flags
+	binary.NativeEndian.PutUint64(b, parent)
+	binary.NativeEndian.PutUint32(b[8:], uint32(len(name)))
+	return c.notify(fuse.NOTIFY_INVAL_ENTRY, append(append(b, name...), 0))
+}
+
+// dropCaches drops all that the kernel has cached.
+func (c *conn) dropCaches(t *tree) {
+	for _, n := range t.all() {
+		c.dropInode(n.id)
+		if !n.isDir() {
+			continue
+		}
+		n.mu.Lock()
+		names := make([]string, 0, len(n.dir.children))
+		for name := range n.dir.children {
+			names = append(names, name)
+		}
+		n.mu.Unlock()
+		for _, name := range names {
+			c.dropName(n.id, name)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package fusefs
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/layer"
+	"try/fs/sys"
+)
+
+// entry is what is at a name, found for a change of names.
+type entry struct {
+	node  *node // nil if the kernel does not know it
+	level int   // the topmost on which it is
+	dir   bool
+	found found
+}
+
+// entry looks name up in p, under tree.Lock. Without a node the kernel is
+// about to change what it has not looked up, or what changed outside.
+func (t *tree) entry(p *node, as string) (entry, error) {
+	f, err := t.find(p, as)
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{level: f.level, dir: f.st.IsDir(), found: f}
+	if c := p.child(as); c != nil && c.isDir() == e.dir {
+		e.node = c
+	}
+	return e, nil
+}
+
+// busy says why a directory may not be removed or moved: what is hidden in it
+// would go with it.
+func (t *tree) busy(p *node, as string, e entry) error {
+	if e.dir && (p.dir.hidden.below(as) != nil || e.found.mount) {
+		return unix.EBUSY
+	}
+	return nil
+}
+
+// unlink removes a name of anything but a directory.
+func (t *tree) unlink(p *node, as string) error {
+	t.Lock()
+	defer t.Unlock()
+	e, err := t.entry(p, as)
+	if err != nil {
+		return err
+	}
+	if e.dir {
+		return unix.EISDIR
+	}
+	if err := t.keep(e.node, p, as); err != nil {
+		return err
+	}
+	if err := t.remove(p, as, e); err != nil {
+		return err
+	}
+	t.dropped(e.node, p, as, e.level)
+	return nil
+}
+
+// keep holds what is about to lose its last known name, since somebody may
+// have it open. Its name is dropped later, by dropped.
+func (t *tree) keep(n, p *node, as string) error {
+	if n == nil {
+		return nil
+	}
+	n.mu.Lock()
+	if len(n.names) > 1 || n.gone != nil {
+		n.mu.Unlock()
+		return nil
+	}
+	n.mu.Unlock()
+	at, err := t.where(n)
+	if err != nil {
+		return err
+	}
+	defer t.leave(at)
+	held, err := at.dir.Entry(at.name)
+	if err != nil {
+		return staleIfGone(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.gone = held
+	return nil
+}
+
+// dropped notes that n has lost a name, which was on level.
+func (t *tree) dropped(n, p *node, as string, level int) {
+	p.setChild(as, nil)
+	if n == nil {
+		return
+	}
+	n.dropName(p, as)
+	if level > 0 {
+		n.mu.Lock()
+		n.links-- // it still has the name below
+		n.mu.Unlock()
+	}
+}
+
+// remove takes away an entry that is no directory or an empty one: from the
+// layer, and below it by a whiteout.
+func (t *tree) remove(p *node, as string, e entry) error {
+	whiteout := e.level > 0
+	if !whiteout {
+		var err error
+		if whiteout, _, err = t.below(p, as); err != nil {
+			return err
+		}
+	}
+	up, err := t.raise(p)
+	if err != nil {
+		return err
+	}
+	h, err := t.open(p, up)
+	if err != nil {
+		return err
+	}
+	defer t.fds.done(h)
+	switch {
+	case e.level > 0:
+		return t.work.putWhiteout(h.dir, as)
+	case !e.dir && !whiteout:
+		return h.dir.Unlink(as)
+	case !e.dir:
+		wh, err := t.work.aside()
+		if err != nil {
+			return err
+		}
+		return t.work.dir.Replace(wh, h.dir, as)
+	}
+	return t.removeDir(h.dir, as, whiteout, e.found.st)
+}
+
+// removeDir takes a directory with nothing but whiteouts in it out of the
+// layer: aside, where it is emptied by and by.
+func (t *tree) removeDir(d *sys.Dir, as string, whiteout bool, s sys.Stat) error {
+	if !whiteout {
+		err := d.Rmdir(as)
+		if !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+	if s.Perm()&0o200 == 0 { // cannot change its parent otherwise
+		if err := d.Chmod(as, s.Perm()|0o200); err != nil {
+			return err
+		}
+	}
+	if !whiteout {
+		gone := t.work.fresh()
+		if err := d.Rename(as, t.work.dir, gone); err != nil {
+			return err
+		}
+		t.work.scrap(gone)
+		return nil
+	}
+	wh, err := t.work.aside()
+	if err != nil {
+		return err
+	}
+	if err := t.work.dir.Exchange(wh, d, as); err != nil {
+		return err
+	}
+	t.work.scrap(wh)
+	return nil
+}
+
+// rmdir removes an empty directory.
+func (t *tree) rmdir(p *node, as string) error {
+	t.Lock()
+	defer t.Unlock()
+	e, err := t.entry(p, as)
+	if err != nil {
+		return err
+	}
+	if !e.dir {
+		return unix.ENOTDIR
+	}
+	if err := t.busy(p, as, e); err != nil {
+		return err
+	}
+	n := e.node
+	if n == nil {
+		n = t.dirNode(p, as, e.found)
+		defer t.forgetLocked(n)
+	}
+	if err := t.empty(n); err != nil {
+		return err
+	}
+	last, err := t.stat(n)
+	if err != nil {
+		return err
+	}
+	if err := t.remove(p, as, e); err != nil {
+		return err
+	}
+	p.setChild(as, nil)
+	t.bury(n, last)
+	return nil
+}
+
+// forgetLocked gives back the one lookup of a node made on the way.
+func (t *tree) forgetLocked(n *node) { t.table.forget(n.id, 1) }
+
+// bury makes n, a directory that is nowhere any more, look empty to those
+// that are still in it.
+func (t *tree) bury(n *node, last sys.Stat) {
+	for _, part := range n.parts() {
+		t.fds.empty(&part.slot)
+	}
+	n.setParts()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	last.Nlink = 0
+	n.dir.last, n.dir.parent, n.dir.mount = last, nil, true
+	n.dir.children, n.dir.listing = nil, nil
+}
+
+// empty says whether a session sees nothing in a directory.
+func (t *tree) empty(n *node) error {
+	deleted := make(map[string]bool)
+	for _, p := range n.parts() {
+		h, err := t.open(n, p)
+		if err != nil {
+			return err
+		}
+		err = h.dir.Each(func(e sys.Dirent) error {
+			if deleted[e.Name] {
+				return nil
+			}
+			if e.Type == unix.DT_CHR || e.Type == unix.DT_REG || e.Type == unix.DT_UNKNOWN {
+				s, err := h.dir.Stat(e.Name)
+				if errors.Is(err, unix.ENOENT) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				hidden, err := layer.Hidden(h.dir, e.Name, s)
+				if err != nil {
+					return err
+				}
+				if hidden {
+					deleted[e.Name] = true
+					return nil
+				}
+			}
+			return unix.ENOTEMPTY
+		})
+		t.fds.done(h)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
