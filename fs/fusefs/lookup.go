@@ -114,6 +114,12 @@ func (t *tree) fileNode(p *node, name string, f found) (*node, error) {
 		}
 		n = t.table.add(n, k)
 	}
+	if f.level > 0 && n.level.Load() == 0 {
+		if err := t.joinLink(n, p, name); err != nil {
+			t.table.forget(n.id, 1)
+			return nil, err
+		}
+	}
 	n.addName(p, name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
