@@ -33,6 +33,7 @@ var helpers = map[string]func([]string) error{
 	"send":    send,
 	"deep":    deep,
 	"many":    many,
+	"save":    save,
 }
 
 func TestMain(m *testing.M) {

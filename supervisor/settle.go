@@ -259,7 +259,13 @@ func (c *committer) commit(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if conflicts = c.yield(conflicts); len(conflicts) > 0 {
+	if conflicts = c.yield(conflicts); len(conflicts) == 0 {
+		if conflicts, err = commit.Writers(c.res.Plan); err != nil {
+			return err
+		}
+		conflicts = c.yield(conflicts)
+	}
+	if len(conflicts) > 0 {
 		c.res.Conflicts = conflicts
 		return &commit.ConflictError{Conflicts: conflicts}
 	}

@@ -133,15 +133,28 @@ func (w *world) settled(s *step, look bool) error {
 	return w.arrived(d, name, &s.new, st)
 }
 
-// displaced judges what a step took out of the base.
+// displaced judges what a step took out of the base. Nobody can open it there
+// any more: who has it open for writing now had it before.
 func (w *world) displaced(s *step, was *side, st *sys.Stat, d *sys.Dir, name string) error {
 	if why := was.difference(st); why != "" {
 		return w.refuse(s, why, nil)
 	}
-	if !isDir(was.id) || s.baseAt().area != inBase {
+	if s.baseAt().area != inBase {
+		return nil
+	}
+	if was.id.Type == unix.S_IFREG {
+		if err := lease(d, name); errors.Is(err, errOpen) {
+			return w.refuse(s, openFor(st), nil)
+		}
+		return nil
+	}
+	if !isDir(was.id) {
 		return nil
 	}
 	t, err := sumTree(d, name, true)
+	if writer, ok := errors.AsType[*writerError](err); ok {
+		return w.refuse(s, writer.Error(), nil)
+	}
 	if err != nil {
 		return w.refuse(s, "looking at what was displaced: "+errnoText(err), err)
 	}

@@ -217,7 +217,7 @@ func (c *compiler) entry(d *sys.Dir, name string, st *sys.Stat, s *side) (why st
 			}
 		}
 		if st.IsRegular() {
-			return lease(d, name, st)
+			return lease(d, name)
 		}
 		return nil
 	}
@@ -235,28 +235,6 @@ func (c *compiler) entry(d *sys.Dir, name string, st *sys.Stat, s *side) (why st
 		s.opened, s.open = true, st.Perm()|0o600
 	}
 	return "", err
-}
-
-var errOpen = errors.New("open for writing")
-
-// lease asks, by a read lease, whether anyone has the file open for writing
-// (fcntl(2), F_SETLEASE): such a descriptor would go on writing to what is the
-// base's file after the commit. Where there are no leases nothing is known.
-func lease(d *sys.Dir, name string, want *sys.Stat) error {
-	fd, err := d.OpenFD(name, unix.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
-	if errors.Is(err, unix.EAGAIN) {
-		return errOpen
-	}
-	if err != nil {
-		return nil // EINVAL, EACCES, ENOLCK: this file system or owner has none
-	}
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
-	return err
 }
 
 // marksOf reads what must be done to an entry of a layer when it becomes one

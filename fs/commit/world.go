@@ -328,7 +328,8 @@ func inode(d *sys.Dir, name string) (*sys.Dir, error) {
 // sumTree walks everything below the directory name in d. ctimes count where
 // nobody but a third party can have moved them: in what was the base's, all of
 // which could be read. In a new tree what is below an unreadable directory is
-// left out.
+// left out. Of what was the base's, a file that is open for writing is a
+// *writerError.
 func sumTree(d *sys.Dir, name string, ctimes bool) (tree, error) {
 	top, err := d.Sub(name)
 	if err != nil {
@@ -342,10 +343,18 @@ func sumTree(d *sys.Dir, name string, ctimes bool) (tree, error) {
 	}
 	err = sys.Walk(top, func(v sys.Visit) (bool, error) {
 		t.add(paths.of(v.Node), &v.Stat, ctimes)
+		if ctimes && v.Stat.IsRegular() && errors.Is(lease(v.Dir, v.Node.Name), errOpen) {
+			return false, &writerError{v.Node.Path(), openFor(&v.Stat)}
+		}
 		return ctimes || !v.Stat.IsDir() || readable(v.Dir, v.Node.Name), nil
 	}, nil)
 	return t, err
 }
+
+// writerError says that somebody writes to a file below a displaced directory.
+type writerError struct{ path, why string }
+
+func (e *writerError) Error() string { return e.path + " below it is " + e.why }
 
 // add adds one entry: sums of hashes do not depend on the order.
 func (t *tree) add(path key, st *sys.Stat, ctimes bool) {
