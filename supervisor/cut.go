@@ -28,15 +28,21 @@ type twig struct {
 	chosen bool
 	// same is the base's directory, if this one was made anew and came back so.
 	same *sys.Stat
+	// source: it is no change, but a chosen one is a further name of it. sources
+	// counts those at and below.
+	source  bool
+	sources int
 	// total and picked count the changes at and below it, and the chosen ones.
 	total, picked int
 	below         map[string]*twig
 }
 
 // newCut chooses by a function of the change and its absolute path. What the
-// base cannot have without it comes along: the new directories above.
+// base cannot have without it comes along: the new directories above, and the
+// other names of a file that is written to.
 func newCut(plan *changes.Plan, choose func(c *changes.Change, path string) bool) (*cut, error) {
 	k := &cut{plan: plan}
+	var all []map[*sys.Node]*twig // by root
 	for i := range plan.Roots {
 		r := &plan.Roots[i]
 		nodes := map[*sys.Node]*twig{nil: {}}
@@ -46,17 +52,22 @@ func newCut(plan *changes.Plan, choose func(c *changes.Change, path string) bool
 			t := twigOf(nodes, c.Node)
 			t.change, t.chosen = c, choose(c, paths[n])
 		}
+		all = append(all, nodes)
+	}
+	k.link(all)
+	for i := range plan.Roots {
+		r, nodes := &plan.Roots[i], all[i]
 		for n := range r.Changes {
-			if c := &r.Changes[n]; nodes[c.Node].chosen {
+			c := &r.Changes[n]
+			if nodes[c.Node].chosen {
 				bringAlong(nodes, c.Node)
 			}
-		}
-		for n := range r.Changes {
-			if carry := r.Changes[n].Carry; carry != nil {
-				for i := range carry.Kept {
-					if t := nodes[carry.Kept[i].Node]; t != nil {
-						t.same = &carry.Kept[i].Base
-					}
+			if c.Carry == nil {
+				continue
+			}
+			for j := range c.Carry.Kept {
+				if t := nodes[c.Carry.Kept[j].Node]; t != nil {
+					t.same = &c.Carry.Kept[j].Base
 				}
 			}
 		}
@@ -69,6 +80,28 @@ func newCut(plan *changes.Plan, choose func(c *changes.Change, path string) bool
 		k.total += root.total
 	}
 	return k, nil
+}
+
+// link keeps the names of a file together.
+func (k *cut) link(all []map[*sys.Node]*twig) {
+	for range 2 { // the file for its names, then the names for their file
+		for i := range k.plan.Roots {
+			for n := range k.plan.Roots[i].Changes {
+				c := &k.plan.Roots[i].Changes[n]
+				if c.Link == nil {
+					continue
+				}
+				t := all[i][c.Node]
+				file := twigOf(all[c.Link.Root], c.Link.Node)
+				switch {
+				case c.Link.Base != nil:
+					file.source = file.source || t.chosen && file.change == nil && c.Link.Root == i
+				case t.chosen || file.chosen:
+					t.chosen, file.chosen = true, true
+				}
+			}
+		}
+	}
 }
 
 func twigOf(nodes map[*sys.Node]*twig, n *sys.Node) *twig {
@@ -115,12 +148,16 @@ func (t *twig) count(path string) error {
 	if t.chosen {
 		t.picked = 1
 	}
+	if t.source {
+		t.sources = 1
+	}
 	for name, b := range t.below {
 		if err := b.count(path + "/" + name); err != nil {
 			return err
 		}
 		t.total += b.total
 		t.picked += b.picked
+		t.sources += b.sources
 	}
 	if t.isGoneDir() && t.chosen && t.picked < t.total {
 		left := t.left(path, nil)
@@ -154,10 +191,10 @@ func (t *twig) wanted(part bool) int {
 
 // root says what the layer of the part, or of the rest, takes of that of a root.
 func (t *twig) root(part bool) *branch.Part {
-	switch t.wanted(part) {
-	case 0:
+	switch n := t.wanted(part); {
+	case n == 0 && (t.sources == 0 || !part):
 		return &branch.Part{How: branch.Way, Others: branch.Left, Stays: true}
-	case t.total:
+	case n == t.total:
 		return &branch.Part{How: branch.Whole}
 	}
 	p := t.mixed(part, false)
@@ -172,13 +209,15 @@ func (t *twig) take(part, alone bool) *branch.Part {
 	c := t.change
 	isDir := c == nil || c.Layer != nil && c.Layer.IsDir()
 	switch {
-	case n == 0:
+	case part && t.source:
+		return &branch.Part{How: branch.Way}
+	case n == 0 && (t.sources == 0 || !part):
 		return &branch.Part{How: branch.Left}
 	case !isDir && (n == t.total || !part):
 		return &branch.Part{How: branch.Way}
 	case !isDir:
 		return t.likeBase()
-	case n == t.total:
+	case n == t.total && n > 0:
 		return &branch.Part{How: branch.Whole, Opaque: alone && !t.isNewDir()}
 	}
 	return t.mixed(part, alone)

@@ -110,8 +110,8 @@ func (d *drift) unlike(path string, c *changes.Change) string {
 		return "made in the base since the session"
 	case c.Base == nil:
 		return "gone from the base since the session"
-	case was.Place:
-		return was.unlikeDir(c.Base)
+	case was.Place, c.Base.IsDir() && (c.Kind == changes.Metadata || c.Kind == changes.Touched):
+		return was.unlikeDir(c.Base) // also where it was to be replaced, and a part of that is left
 	}
 	now := seenOf(c)
 	now.Conflict = ""
