@@ -149,6 +149,9 @@ func (m Meta) encode() ([]byte, error) {
 	}
 	j.raw("extra", m.Extra)
 	j = append(j, '}', '\n')
+	for i := range m.Roots {
+		j = append(j, m.Roots[i].Seen...)
+	}
 	return j, nil
 }
 
@@ -178,7 +181,9 @@ func (j *jsonText) root(r *Root) {
 		*j = append(*j, '}')
 	}
 	j.close('}')
-	j.raw("seen", r.Seen)
+	if len(r.Seen) > 0 {
+		j.int("seen_size", int64(len(r.Seen)))
+	}
 	*j = append(*j, '}')
 }
 

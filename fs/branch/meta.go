@@ -88,7 +88,11 @@ type Root struct {
 	// as made, by their path below the root; "" is the layer's own.
 	Prepared map[string]sys.Stat `json:"prepared"`
 	// Seen are the identities recorded at the end of the session; the commit's.
-	Seen json.RawMessage `json:"seen,omitempty"`
+	// There are as many as changes, so they lie behind the JSON, where they are
+	// parsed only by who needs them, and in it stands how many bytes they are; of
+	// an older try they lie in it.
+	Seen     json.RawMessage `json:"seen,omitempty"`
+	SeenSize int             `json:"seen_size,omitempty"` // on disk only
 }
 
 // undecodable marks a string that is not UTF-8, which JSON cannot hold: what
@@ -145,8 +149,10 @@ func (m Meta) decodeTexts() (Meta, error) {
 	return m, errors.Join(errs...)
 }
 
-// decodeMeta reads metadata and refuses what cannot be a branch of ours.
+// decodeMeta reads metadata and refuses what cannot be a branch of ours: a line
+// of JSON, and behind it what was seen of each root.
 func decodeMeta(text []byte) (Meta, error) {
+	text, seen, _ := bytes.Cut(text, []byte("\n"))
 	var head struct {
 		Version int `json:"version"`
 	}
@@ -163,6 +169,16 @@ func decodeMeta(text []byte) (Meta, error) {
 	m, err := m.decodeTexts()
 	if err != nil {
 		return Meta{}, err
+	}
+	for i := range m.Roots {
+		r := &m.Roots[i]
+		if r.SeenSize < 0 || r.SeenSize > len(seen) {
+			return Meta{}, fmt.Errorf("what was seen of %s is cut short", r.Path)
+		}
+		if r.SeenSize > 0 {
+			r.Seen, seen = seen[:r.SeenSize:r.SeenSize], seen[r.SeenSize:]
+		}
+		r.SeenSize = 0
 	}
 	if head.Version < 1 || !isID(m.ID) || m.State == 0 {
 		return Meta{}, errors.New("no version, id or state")
