@@ -130,7 +130,7 @@ func labOf(t *testing.T, uid int) *lab {
 	}
 	l.env = []string{
 		"PATH=" + filepath.Dir(binary) + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + l.path("home"), "XDG_RUNTIME_DIR=" + l.path("run"),
-		"TRY_SYNC=1", "LANG=C.UTF-8", "SHELL=/bin/sh", "TERM=dumb", "D=" + dir,
+		"TRY_SYNC=1", withoutEngine(), "LANG=C.UTF-8", "SHELL=/bin/sh", "TERM=dumb", "D=" + dir,
 	}
 	return l
 }

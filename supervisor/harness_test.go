@@ -140,9 +140,13 @@ func makeRig(t *testing.T) *rig {
 			r.env = append(r.env, v)
 		}
 	}
-	r.env = append(r.env, "HOME="+r.home, "SHELL=/bin/sh", "LANG=C.UTF-8", "TRY_SYNC=1")
+	r.env = append(r.env, "HOME="+r.home, "SHELL=/bin/sh", "LANG=C.UTF-8", "TRY_SYNC=1", withoutEngine())
 	return r
 }
+
+// withoutEngine hands on which engine the tests are to do without: the whole
+// suite runs on either (make test).
+func withoutEngine() string { return "TRY_TEST_NO=" + os.Getenv("TRY_TEST_NO") }
 
 // become makes the program, and all that is there, another user's: an ordinary
 // one, where the tests run as root.

@@ -3,10 +3,12 @@ package supervisor
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 
 	"try/fs/branch"
 	"try/fs/engine"
+	"try/fs/fusefs"
 	"try/fs/overlay"
 	"try/ns"
 )
@@ -14,25 +16,37 @@ import (
 // enginesOf are the engines that --engine means, in the order of preference.
 func enginesOf(name string) ([]engine.Engine, error) {
 	switch name {
-	case "auto", "overlay":
+	case "auto":
+		return []engine.Engine{overlay.Overlay{}, fusefs.Fuse{}}, nil
+	case "overlay":
 		return []engine.Engine{overlay.Overlay{}}, nil
+	case "fuse":
+		return []engine.Engine{fusefs.Fuse{}}, nil
 	}
-	return nil, withHint(fmt.Errorf("engine %s: not built in", name), "use --engine overlay, or leave it to auto")
+	return nil, withHint(fmt.Errorf("unknown engine %q", name), "one of auto, overlay, fuse")
 }
 
 // mountsOf specifies for init what stands at each root of b, and below them
-// what is only to be read: outer ones first.
-func (s *setup) mountsOf(b *branch.Branch) ([]ns.Mount, error) {
+// what is only to be read: outer ones first. What this process has to serve,
+// without the paths in hidden, is given to serve.
+func (s *setup) mountsOf(b *branch.Branch, hidden []string, serve server) ([]ns.Mount, error) {
 	var list []ns.Mount
 	for i := range b.Roots {
 		m, err := b.Mount(i)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, ns.Mount{
-			Target: m.Target, Lower: m.Lower, Upper: m.Upper, Work: m.Work,
-			NoExec: m.NoExec, NoSuid: m.NoSuid, NoDev: m.NoDev,
-		})
+		out := ns.Mount{Target: m.Target, NoExec: m.NoExec, NoSuid: m.NoSuid, NoDev: m.NoDev}
+		switch m.Type {
+		case "overlay":
+			out.Lower, out.Upper, out.Work = m.Lower, m.Upper, m.Work
+		case "fuse":
+			out.Options = fusefs.MountOptions()
+			out.Serve = func(dev *os.File) error { return serve(m, dev, hidden) }
+		default:
+			return nil, fmt.Errorf("mount %s: unknown type %q", m.Target, m.Type)
+		}
+		list = append(list, out)
 	}
 	for _, path := range s.coverage.ReadOnly {
 		list = append(list, ns.Mount{Target: path})

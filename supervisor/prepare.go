@@ -269,8 +269,8 @@ func (s *setup) shown(path string) []string {
 	})
 }
 
-// spec is the session of branch b.
-func (s *setup) spec(b *branch.Branch) (*ns.Spec, error) {
+// spec is the session of branch b, whose FUSE mounts serve serves.
+func (s *setup) spec(b *branch.Branch, serve server) (*ns.Spec, error) {
 	// Only now is every store known that the branch's layers lie in (H12).
 	stores, err := s.home.store.Places()
 	if err != nil {
@@ -291,7 +291,7 @@ func (s *setup) spec(b *branch.Branch) (*ns.Spec, error) {
 		KeepKeyring: s.sockets.Keyring,
 		Terminal:    s.terminal(),
 	}
-	if spec.Mounts, err = s.mountsOf(b); err != nil {
+	if spec.Mounts, err = s.mountsOf(b, spec.Covers, serve); err != nil {
 		return nil, err
 	}
 	spec.Programs = []ns.Program{{Argv: b.Command}}

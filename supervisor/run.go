@@ -91,7 +91,11 @@ func (s *session) finish(ctx context.Context) error {
 // dismiss lets init go, which has nothing more to do: its namespaces are taken
 // down while the changes are looked at. The views stay, they are descriptors
 // of ours; the end is waited for, and heard of, by over.
-func (s *session) dismiss() { _ = s.ns.Kill() }
+func (s *session) dismiss() {
+	if s.ns != nil {
+		_ = s.ns.Kill()
+	}
+}
 
 // fate says what is to become of the branch, before anything is known of its
 // changes: what was asked for, else the default.

@@ -12,6 +12,7 @@ import (
 	"try/fs/branch"
 	"try/fs/changes"
 	"try/fs/commit"
+	"try/fs/fusefs"
 	"try/fs/sys"
 	"try/ns"
 )
@@ -25,8 +26,10 @@ type session struct {
 	sig <-chan os.Signal
 	b   *branch.Branch
 	ns  *ns.Session // nil once it is over
-	res *Result
-	c   *committer // once the policy was asked
+	// What this process serves of the session's mounts, as long as ns.
+	servers []*fusefs.Server
+	res     *Result
+	c       *committer // once the policy was asked
 
 	prepare     func(*ns.Spec) // the last word on what init gets; may be nil
 	opened      []*sys.Dir     // of the plan
@@ -76,7 +79,7 @@ func (s *setup) session(b *branch.Branch, ui UI, sig <-chan os.Signal) *session 
 
 // start sets the session up and starts CMD.
 func (s *session) start(ctx context.Context) error {
-	spec, err := s.set.spec(s.b)
+	spec, err := s.set.spec(s.b, s.serve)
 	if err != nil {
 		return err
 	}
@@ -89,7 +92,7 @@ func (s *session) start(ctx context.Context) error {
 	s.ui.Event(Event{Kind: "branch", Result: s.res})
 	s.res.Started = time.Now()
 	if s.ns, err = ns.Start(spec); err != nil {
-		return err
+		return errors.Join(err, s.unserve())
 	}
 	for _, w := range s.ns.Warnings() {
 		s.warn(w)
@@ -294,7 +297,14 @@ func (s *session) check(ctx context.Context) error {
 }
 
 // plan compares the layers with the base. No process of the session is left.
+// What the kernel has not yet written of a file behind FUSE, times too, it
+// writes when the mount goes: then the layer is whole.
 func (s *session) plan(ctx context.Context) error {
+	if len(s.servers) > 0 {
+		if err := s.over(); err != nil {
+			return err
+		}
+	}
 	plan, opened, err := makePlan(ctx, s.b)
 	s.opened = opened
 	s.res.Plan = plan
@@ -350,7 +360,7 @@ func (s *session) over() error {
 	if s.ns == nil {
 		return nil
 	}
-	err := s.ns.Close()
+	err := errors.Join(s.ns.Close(), s.unserve())
 	s.ns = nil
 	return err
 }

@@ -83,7 +83,6 @@ func (x *exploration) drive(ctx context.Context, v *variant) {
 	err := x.tryOne(ctx, v)
 	switch {
 	case v.passed:
-		x.kill(v, nil) // init alone is left, and the winner needs it
 	case errors.Is(err, errStopped):
 		x.ui.Change(v.index, Stopped)
 		<-x.free
@@ -117,6 +116,7 @@ func (x *exploration) tryOne(ctx context.Context, v *variant) error {
 			return x.orStopped(err)
 		}
 	}
+	x.kill(v, nil) // init alone is left
 	if err := v.s.plan(ctx); err != nil {
 		return x.orStopped(err)
 	}

@@ -92,7 +92,7 @@ func (d *desk) command(argv ...string) *exec.Cmd {
 		}
 	}
 	cmd.Env = append(cmd.Env, "HOME="+d.home, "PWD="+d.proj, "LANG=C.UTF-8", "TERM=xterm-256color", "SHELL=/bin/bash",
-		"PAGER=cat", "PS1=prompt> ", "HISTFILE=", "INPUTRC=/dev/null", "TRY_SYNC=1", "GIT_CONFIG_NOSYSTEM=1",
+		"PAGER=cat", "PS1=prompt> ", "HISTFILE=", "INPUTRC=/dev/null", "TRY_SYNC=1", "TRY_TEST_NO="+os.Getenv("TRY_TEST_NO"), "GIT_CONFIG_NOSYSTEM=1",
 		"GORACE=atexit_sleep_ms=0", // or each `try` takes a second under the race detector
 		outerNamespace+"="+here)
 	return cmd

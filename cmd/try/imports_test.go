@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	},
 	"try/cmd/bench": {},
 	"try/supervisor": {
-		"try/fs/branch", "try/fs/changes", "try/fs/commit", "try/fs/engine", "try/fs/layer", "try/fs/overlay", "try/fs/sys", "try/fs/vfs",
+		"try/fs/branch", "try/fs/changes", "try/fs/commit", "try/fs/engine", "try/fs/fusefs", "try/fs/layer", "try/fs/overlay", "try/fs/sys", "try/fs/vfs",
 		"try/ns", "try/shells", "try/supervisor/policy", "try/supervisor/printable", "try/supervisor/sockets",
 	},
 	"try/supervisor/policy":    {"try/supervisor/printable"},
@@ -38,7 +38,8 @@ var mayImport = map[string][]string{
 	"try/fs/changes":           {"try/fs/layer", "try/fs/sys"},
 	"try/fs/commit":            {"try/fs/changes", "try/fs/layer", "try/fs/sys", "try/fs/vfs"},
 	"try/fs/engine":            {"try/fs/sys"},
-	"try/fs/fusefs":            {"try/fs/layer", "try/fs/sys"},
+	"try/fs/fstest":            {},
+	"try/fs/fusefs":            {"try/fs/engine", "try/fs/layer", "try/fs/sys"},
 	"try/fs/layer":             {"try/fs/sys"},
 	"try/fs/layer/layertest":   {"try/fs/layer", "try/fs/sys"},
 	"try/fs/overlay":           {"try/fs/engine", "try/fs/layer", "try/fs/sys"},

@@ -71,6 +71,7 @@ func setUp(e *testscript.Env) error {
 	e.Setenv("LANG", "C.UTF-8")
 	e.Setenv("SHELL", "/bin/sh")
 	e.Setenv("TRY_SYNC", "1")
+	e.Setenv("TRY_TEST_NO", os.Getenv("TRY_TEST_NO"))
 	e.Setenv("UID", strconv.Itoa(os.Getuid()))
 	e.Cd = proj
 	return nil

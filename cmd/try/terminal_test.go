@@ -24,7 +24,7 @@ func tryOn(t *testing.T, answers func(*player, int), args ...string) (p *player,
 	}
 	cmd := exec.Command("try", append([]string{"--scope", "dir"}, args...)...)
 	cmd.Dir = proj
-	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TERM=xterm-256color", "SHELL=/bin/sh", "TRY_SYNC=1", "PAGER=cat", "PS1=READY> ", "LANG=C.UTF-8"}
+	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TERM=xterm-256color", "SHELL=/bin/sh", "TRY_SYNC=1", "TRY_TEST_NO=" + os.Getenv("TRY_TEST_NO"), "PAGER=cat", "PS1=READY> ", "LANG=C.UTF-8"}
 	return playCommand(t, cmd, answers), proj
 }
 

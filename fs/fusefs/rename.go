@@ -378,8 +378,9 @@ func (t *tree) names(d *node) ([]string, error) {
 	return names, nil
 }
 
-// tidy removes the whiteouts of directories that are of the layer alone now:
-// overlayfs would list them there.
+// tidy makes of directories that are of the layer alone now what the format
+// calls new ones: without whiteouts, which overlayfs would list, and without the
+// mark of a copy, by which a commit would miss the base's.
 func (t *tree) tidy(f flat) error {
 	for _, d := range f.dirs {
 		if d.upper() == nil {
@@ -390,6 +391,9 @@ func (t *tree) tidy(f flat) error {
 			return err
 		}
 		err = t.into(d, func(in *sys.Dir) error {
+			if err := in.RemoveXattr("", layer.OriginAttr); err != nil && !errors.Is(err, unix.ENODATA) {
+				return err
+			}
 			return in.Each(func(e sys.Dirent) error {
 				if e.Type != unix.DT_CHR {
 					return nil

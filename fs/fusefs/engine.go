@@ -1,0 +1,77 @@
+package fusefs
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/engine"
+	"try/fs/layer"
+	"try/fs/sys"
+)
+
+// Fuse is the engine that this package is. init makes the mount, the
+// supervisor serves it.
+type Fuse struct{}
+
+var _ engine.Engine = Fuse{}
+
+// Name is "fuse".
+func (Fuse) Name() string { return "fuse" }
+
+// Probe refuses what has no files, and everything where /dev/fuse cannot be
+// opened.
+func (Fuse) Probe(root string, mounts []sys.Mount) error {
+	if engine.Off("fuse") {
+		return &engine.Refusal{Root: root, Why: "the fuse engine is switched off by TRY_TEST_NO"}
+	}
+	on, err := engine.MountOf(root, mounts)
+	if err != nil {
+		return err
+	}
+	if engine.Unreal(on) || on.FSType == "autofs" {
+		return &engine.Refusal{Root: root, Why: fmt.Sprintf("it lies on %s, which holds no files", on.FSType)}
+	}
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &engine.Refusal{
+			Root: root, Err: err,
+			Why:  fmt.Sprintf("the fuse engine cannot open /dev/fuse: %v", err),
+			Help: "sudo modprobe fuse; sudo chmod 666 /dev/fuse",
+		}
+	}
+	unix.Close(fd) // nothing was written
+	return nil
+}
+
+// Holds refuses file systems that cannot keep what a layer is made of, by
+// trying: whiteouts and user attributes.
+func (Fuse) Holds(dir string) error {
+	d, err := sys.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	name := fmt.Sprintf("probe-%d", os.Getpid())
+	if err := layer.MakeWhiteout(d, name); err != nil {
+		return &engine.Refusal{Root: dir, Why: "its file system cannot hold whiteouts", Err: err}
+	}
+	if err := d.Unlink(name); err != nil {
+		return err
+	}
+	const attr = "user.try.probe"
+	if err := d.SetXattr("", attr, []byte{'y'}); err != nil {
+		return &engine.Refusal{Root: dir, Why: "its file system keeps no user attributes", Err: err}
+	}
+	return d.RemoveXattr("", attr)
+}
+
+// Mount puts the layer on top of the root itself. The flags of the mount below
+// are handed on (B30).
+func (Fuse) Mount(root, layer, work string, below sys.Mount) engine.Mount {
+	return engine.Mount{
+		Type: "fuse", Target: root, Lower: []string{root}, Upper: layer, Work: work,
+		NoExec: below.Has("noexec"), NoSuid: below.Has("nosuid"), NoDev: below.Has("nodev"),
+	}
+}

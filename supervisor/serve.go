@@ -1,0 +1,35 @@
+package supervisor
+
+import (
+	"errors"
+	"os"
+
+	"try/fs/engine"
+	"try/fs/fusefs"
+)
+
+// A server answers for a FUSE mount, in which the paths in hidden are not.
+type server func(m engine.Mount, dev *os.File, hidden []string) error
+
+// serve answers for the root at m until the session is over. This process must
+// never touch what it serves: it sees the base by its own mounts.
+func (s *session) serve(m engine.Mount, dev *os.File, hidden []string) error {
+	server, err := fusefs.Serve(dev, fusefs.Root{Base: m.Target, Layers: []string{m.Upper}, Work: m.Work},
+		fusefs.Options{Hidden: hidden})
+	if err != nil {
+		return err
+	}
+	s.servers = append(s.servers, server)
+	return nil
+}
+
+// unserve ends the servers. No process of the session is left, or what those
+// that are wait for is answered with an error.
+func (s *session) unserve() error {
+	var err error
+	for _, server := range s.servers {
+		err = errors.Join(err, server.Close())
+	}
+	s.servers = nil
+	return err
+}
