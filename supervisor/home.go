@@ -91,7 +91,7 @@ func (h *Home) places(dir string) (policy.Places, error) {
 	}
 	p := policy.Places{
 		Home: h.user, Config: os.Getenv("XDG_CONFIG_HOME"),
-		Protected: protected, StartUp: policy.StartUpFiles(os.Getenv),
+		Protected: protected, StartUp: policy.StartUpFiles(os.Getenv), Path: os.Getenv("PATH"),
 		Trust: policy.NewTrust(filepath.Join(h.store.Path(), "trust")),
 	}
 	if p.Cwd, err = filepath.EvalSymlinks(dir); err != nil {

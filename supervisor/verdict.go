@@ -1,11 +1,8 @@
 package supervisor
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,9 +68,9 @@ func (c *committer) judge(p *policy.Policy, allow []string) error {
 		for k := range r.Changes {
 			ch := &r.Changes[k]
 			path := paths[k]
-			in := policy.Change{Path: path, Kind: ch.Kind.String(), Type: ch.Type.String()}
+			in := policy.Change{Path: path, Kind: ch.Kind.String(), Type: ch.Type.String(), Target: ch.Target}
+			in.Exec = runnable(ch)
 			if ch.Layer != nil {
-				in.Exec = ch.Type == changes.File && ch.Layer.Mode&0o111 != 0
 				if ch.Kind != changes.Metadata && ch.Kind != changes.Touched && ch.Type == changes.File {
 					in.Size = ch.Layer.Size
 				}
@@ -84,12 +81,22 @@ func (c *committer) judge(p *policy.Policy, allow []string) error {
 		}
 	}
 	v.input.Allow = list
-	v.input.SameIndex = func(path string) bool { return c.sameIndex(v, path) }
+	v.input.Base = &beside{c: c, v: v}
 	v.outcome = p.Evaluate(v.input)
 	c.verdict = v
 	c.describe()
 	c.without(v.outcome.Drops)
 	return nil
+}
+
+// runnable says whether a change is about a program: what the branch makes it,
+// or what it deletes.
+func runnable(ch *changes.Change) bool {
+	stat := ch.Layer
+	if stat == nil {
+		stat = ch.Base
+	}
+	return ch.Type == changes.File && stat != nil && stat.Mode&0o111 != 0
 }
 
 // fullPaths joins the paths of all changes. Directories stand before what is
@@ -242,44 +249,4 @@ func (c *committer) without(list []int) {
 			c.verdict.at[c.verdict.index[path]] = position{r, k}
 		}
 	}
-}
-
-// sameIndex says whether a git index differs from the base's in stat data only.
-func (c *committer) sameIndex(v *verdict, path string) bool {
-	i, ok := v.index[path]
-	if !ok {
-		return false
-	}
-	at := v.at[i]
-	root := &c.res.Plan.Roots[at.root]
-	rel := root.Changes[at.change].Path()
-	before, err1 := readAll(root.Root.Path, rel)
-	layer, err2 := c.b.Layer(at.root)
-	if err := errors.Join(err1, err2); err != nil {
-		return false
-	}
-	now, err := readAll(layer, rel)
-	return err == nil && policy.SameIndex(before, now)
-}
-
-// readAll reads a regular file below root, through no symbolic link.
-func readAll(root, rel string) ([]byte, error) {
-	dir, err := sys.OpenDir(root)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	f, err := dir.OpenFile(rel, unix.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() > policy.MaxIndex {
-		return nil, &os.PathError{Op: "read", Path: f.Name(), Err: unix.EINVAL}
-	}
-	return io.ReadAll(io.LimitReader(f, policy.MaxIndex))
 }

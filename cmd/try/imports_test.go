@@ -55,6 +55,7 @@ var onlyIn = map[string][]string{
 	"github.com/bmatcuk/doublestar/v4": {"try/supervisor/policy", "try/supervisor"},
 	"github.com/creack/pty":            {"try/ns"},
 	"golang.org/x/term":                {"try/ns"},
+	"golang.org/x/text":                {"try/supervisor/policy"},
 	"golang.org/x/sys":                 {"try/cmd/try", "try/cmd/bench", "try/ns", "try/supervisor", "try/supervisor/policy", "try/supervisor/sockets", "try/fs/"},
 	"github.com/rogpeppe/go-internal":  {},
 	"net/http":                         {},

@@ -117,9 +117,11 @@ type Rule struct {
 	Line    int
 	Ignored bool // of an untrusted project file, and not stricter
 
-	globs []glob
-	kinds kinds
-	only  condition
+	globs      []glob // several of a path with {…}
+	head       string // what all that the globs match begins with
+	foldedHead string
+	kinds      kinds
+	only       condition
 }
 
 // At says where the rule stands: "file:line", or "built-in".
@@ -137,6 +139,8 @@ type Verdict struct {
 	Action Action
 	Rule   *Rule  // that decided; nil: no rule matched
 	Glob   string // of Rule.Paths, the one that matched
+	Detail string // what of the change the rule is about, where the path does not tell
+	As     string // the other name under which the change met the rule, or ""
 	// Lifted: the rule would have asked or denied, and --allow answered.
 	Lifted bool
 	// Family is the path of the database that the change belongs to (a -wal,
@@ -155,6 +159,12 @@ func (v Verdict) Why() string {
 	if v.Rule.Why != "" {
 		b.WriteString(v.Rule.Why)
 		b.WriteString("; ")
+	}
+	if v.Detail != "" {
+		fmt.Fprintf(&b, "%s; ", v.Detail)
+	}
+	if v.As != "" {
+		fmt.Fprintf(&b, "seen as %s; ", v.As)
 	}
 	fmt.Fprintf(&b, "%s %q, %s", v.Rule.Action, v.Glob, v.Rule.At())
 	return b.String()

@@ -50,9 +50,10 @@ func (g *glob) names(v Verdict) bool {
 	if g.how == exact && (g.where != anywhere || strings.Contains(g.lit, "/")) {
 		return true
 	}
-	i := slices.Index(v.Rule.Paths, v.Glob)
-	place := v.Rule.globs[i].place()
-	return place != "" && under(g.place(), place)
+	return slices.ContainsFunc(v.Rule.globs, func(denied glob) bool {
+		place := denied.place()
+		return denied.text == v.Glob && place != "" && under(g.place(), place)
+	})
 }
 
 // maxPaste is how many paths of one rule are named one by one.
@@ -100,8 +101,10 @@ func (p *Policy) AllowFlags(in Input, o *Outcome) string {
 // spelled returns one of the rule's globs as --allow reads it: that of a
 // project file is relative to the file, not to a root.
 func (r *Rule) spelled(glob string) string {
-	if i := slices.Index(r.Paths, glob); i >= 0 && r.globs[i].full != "" {
-		return r.globs[i].full
+	for i := range r.globs {
+		if r.globs[i].text == glob && r.globs[i].full != "" {
+			return r.globs[i].full
+		}
 	}
 	return glob
 }

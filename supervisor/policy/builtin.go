@@ -16,6 +16,7 @@ type facts struct {
 	Executable string
 	Protected  []string
 	StartUp    []string
+	Path       []string // where the caller's commands are looked for
 	Policies   []string // where links in place of the user's policy lead to
 }
 
@@ -23,6 +24,11 @@ func factsOf(p Places) facts {
 	f := facts{
 		Home: resolved(p.Home), Config: resolved(p.config()), Executable: p.Executable,
 		Protected: p.Protected, StartUp: p.StartUp,
+	}
+	for _, dir := range filepath.SplitList(p.Path) {
+		if filepath.IsAbs(dir) { // what a command finds where it happens to stand is no rule's
+			f.Path = append(f.Path, filepath.Clean(dir))
+		}
 	}
 	if f.Config != "" {
 		own := filepath.Join(f.Config, "try")
@@ -56,36 +62,23 @@ func resolved(p string) string {
 	return p
 }
 
-// condition is what a built-in rule asks beyond its globs.
-type condition uint8
-
-const (
-	always condition = iota
-	// notBareDir: making or touching the directory itself is no harm; ssh makes
-	// ~/.ssh on first use.
-	notBareDir
-	// hook: git would run it, in a repository that was there before.
-	hook
-	// oldDir: the directory that holds it was there before. A clone may bring
-	// what it likes.
-	oldDir
-	// sameIndex: a git index that says the same as the base's but for stat data.
-	sameIndex
-)
-
 // row is one built-in rule.
 type row struct {
-	action Action
+	action Action // none: ask
+	tool   string // of an ask: what runs it
 	only   condition
 	why    string
 	globs  []string
 }
 
 // builtInRules returns the rules of this version. The order counts: the first
-// that matches decides. “Durability” widens the asks (H22).
+// that matches decides.
 func builtInRules(f facts) []*Rule {
 	var rules []*Rule
 	for _, r := range rows(f) {
+		if r.action == 0 {
+			r.action = Ask
+		}
 		rule := &Rule{Action: r.action, Why: r.why, Source: BuiltIn, kinds: allKinds, only: r.only}
 		if r.action >= Ask {
 			rule.kinds = allKinds &^ touched // a time alone takes nothing over
@@ -95,13 +88,14 @@ func builtInRules(f facts) []*Rule {
 			if f.Home == "" && strings.HasPrefix(text, "~/") {
 				continue
 			}
-			g, err := compileGlob(text, scope{home: f.Home})
+			globs, err := compileGlobs(text, scope{home: f.Home})
 			if err != nil {
 				continue // a place that no glob can name; TestBuiltInGlobs keeps ours out of here
 			}
 			rule.Paths = append(rule.Paths, text)
-			rule.globs = append(rule.globs, g)
+			rule.globs = append(rule.globs, globs...)
 		}
+		rule.prepare()
 		if len(rule.globs) > 0 {
 			rules = append(rules, rule)
 		}
@@ -128,57 +122,52 @@ func rows(f facts) []row {
 	if f.Executable != "" {
 		binary = []string{quoteMeta(f.Executable)}
 	}
+	var commands []string
+	for _, dir := range f.Path {
+		commands = append(commands, strings.TrimSuffix(quoteMeta(dir), "/")+"/*")
+	}
 	return slices.Concat([]row{
-		{Deny, always, "the store holds other branches and their journals", stores},
-		{Deny, always, "try's own policy decides what may be committed", slices.Concat(try, []string{"~/.config/try/**"})},
-		{Deny, always, "this is the try that is running", binary},
-		{Deny, always, "try's shell integration runs in every shell", []string{
+		{action: Deny, why: "the store holds other branches and their journals", globs: stores},
+		{action: Deny, why: "try's own policy decides what may be committed", globs: slices.Concat(try, []string{"~/.config/try/**"})},
+		{action: Deny, why: "this is the try that is running", globs: binary},
+		{action: Deny, why: "try's shell integration runs in every shell", globs: []string{
 			"~/.config/fish/conf.d/try.fish", "~/.config/fish/completions/try.fish", "~/.config/fish/functions/try.fish",
 			"~/.local/share/bash-completion/completions/try", "~/.local/share/zsh/site-functions/_try", "~/.zfunc/_try",
 			"~/.local/share/try/**", "/etc/profile.d/try.sh", "/etc/fish/conf.d/try.fish",
 			"/usr/{,local/}share/bash-completion/completions/try", "/usr/{,local/}share/zsh/{site,vendor-}functions/_try",
 			"/usr/{,local/}share/fish/vendor_{conf,completions}.d/try.fish",
 		}},
-		{Yield, always, "ssh notes host keys by itself", []string{"~/.ssh/known_hosts*"}},
-		{Ask, notBareDir, "decides who may log in, and what ssh runs", []string{"~/.ssh/**"}},
-		{Ask, always, "every new shell runs it", slices.Concat([]string{
-			"~/.profile", "~/.bashrc", "~/.bash_profile", "~/.bash_login", "~/.bash_logout", "~/.bash_aliases", "~/.bash_completion",
-			"~/.zshrc", "~/.zshenv", "~/.zprofile", "~/.zlogin", "~/.zlogout", "~/.kshrc", "~/.mkshrc",
-			"~/.cshrc", "~/.tcshrc", "~/.login", "~/.logout",
-			"~/.xprofile", "~/.xsession", "~/.xsessionrc", "~/.xinitrc", "~/.xserverrc",
-			"~/.config/zsh/.z{shrc,shenv,profile,login,logout}",
-			"~/.config/fish/config.fish", "~/.config/nushell/{env,config,login}.nu",
-		}, startUp)},
-		{Ask, notBareDir, "every new shell runs it", []string{"~/.config/fish/conf.d/**", "~/.config/fish/functions/**"}},
-		{Ask, hook, "git runs it", []string{"**/*.git/hooks/**", "**/.git/modules/**/hooks/**"}},
-		{Ask, oldDir, "it decides what later runs may commit", []string{"**/.try.toml"}},
-	}, yields)
+		{action: Yield, why: "ssh notes host keys by itself", globs: []string{"~/.ssh/known_hosts*"}},
+		{action: Ask, tool: "sh", why: "every new shell runs it", globs: startUp},
+		{action: Ask, tool: "sh", only: shadows, why: "it would be run in place of another", globs: commands},
+	}, takeovers, yields)
 }
 
 // yields are the files that running programs share: what is lost where the
 // base moved can be made again, or is in the base already.
 var yields = []row{
-	{Yield, sameIndex, "only stat data differ; git refreshes it", []string{
+	{action: Yield, only: sameIndex, why: "only stat data differ; git refreshes it", globs: []string{
 		"**/.git/index", "**/.git/worktrees/*/index", "**/.git/modules/**/index",
 	}},
-	{Yield, always, "shells and interpreters append to their histories at exit", []string{
+	{action: Yield, why: "shells and interpreters append to their histories at exit", globs: []string{
 		"~/.bash_history*", "~/.zsh_history*", "~/.zhistory", "~/.histfile", "~/.sh_history", "~/.history",
 		"~/.local/state/bash/history", "~/.local/state/zsh/history", "~/.local/share/fish/fish_history", "~/.config/fish/fish_variables", "~/.zcompdump*", "~/.config/zsh/.zcompdump*",
 		"~/.python_history", "~/.node_repl_history", "~/.irb_history", "~/.psql_history", "~/.mysql_history", "~/.sqlite_history", "~/.rediscli_history",
 	}},
-	{Yield, always, "viewers and editors note where they were", []string{
+	{action: Yield, why: "viewers and editors note where they were", globs: []string{
 		"~/.lesshst", "~/.local/state/lesshst", "~/.viminfo*", "~/.wget-hsts",
 		"~/.local/state/nvim/shada/**", "~/.local/state/nvim/swap/**", "~/.local/share/nvim/shada/**", "~/.local/share/nvim/swap/**", "~/.local/share/recently-used.xbel",
 	}},
-	{Yield, always, "editors' swap and lock files", []string{"**/.*.sw[a-p]", "**/.sw[a-p]", "**/.#*", "**/.~lock.*#"}},
-	{Yield, always, "caches are made again", []string{
+	{action: Yield, why: "editors' swap and lock files", globs: []string{"**/.*.sw[a-p]", "**/.sw[a-p]", "**/.#*", "**/.~lock.*#"}},
+	{action: Yield, why: "caches are made again", globs: []string{
 		"~/.cache/**", "~/.npm/_cacache/**", "~/.npm/_logs/**", "~/.npm/_update-notifier-last-checked",
 		"**/node_modules/.cache/**", "**/node_modules/.vite/**", "**/__pycache__/**", "~/.config/go/telemetry/**",
 	}},
 }
 
 // StartUpFiles returns the shell start-up files that the environment names at
-// places of its own: of zsh in $ZDOTDIR, of bash and sh in $BASH_ENV and $ENV.
+// places of its own: of zsh in $ZDOTDIR, of bash and sh in $BASH_ENV and $ENV,
+// of Python and readline.
 func StartUpFiles(getenv func(string) string) []string {
 	var files []string
 	if dir := getenv("ZDOTDIR"); filepath.IsAbs(dir) {
@@ -186,7 +175,7 @@ func StartUpFiles(getenv func(string) string) []string {
 			files = append(files, filepath.Join(resolved(dir), name))
 		}
 	}
-	for _, v := range []string{"BASH_ENV", "ENV"} {
+	for _, v := range []string{"BASH_ENV", "ENV", "PYTHONSTARTUP", "INPUTRC"} {
 		if file := getenv(v); filepath.IsAbs(file) {
 			files = append(files, resolved(file))
 		}

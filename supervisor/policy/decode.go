@@ -360,14 +360,15 @@ func (d *decoder) rule(place string, t map[string]any) {
 		d.fail(place, "a [[rule]] needs paths and action")
 	}
 	for i, p := range r.Paths {
-		g, err := compileGlob(p, d.scope)
+		globs, err := compileGlobs(p, d.scope)
 		if err != nil {
 			d.fail(element(child(place, "paths"), i), "%v", err)
 			continue
 		}
-		r.globs = append(r.globs, g)
+		r.globs = append(r.globs, globs...)
 	}
 	r.kinds = r.kinds.widen(r.Action)
+	r.prepare()
 	if len(d.errs) == before {
 		d.layer.rules = append(d.layer.rules, r)
 	}

@@ -8,11 +8,12 @@ import (
 
 // Change is one change of a branch, as far as a policy looks at it.
 type Change struct {
-	Path string // absolute, clean, without symlinks above its last segment
-	Kind string // added, modified, deleted, replaced, metadata, touched
-	Type string // in the branch: file, dir, symlink, fifo, device; of a deletion, in the base
-	Exec bool   // a file with any execute bit, in the branch
-	Size int64  // bytes that it brings
+	Path   string // absolute, clean, without symlinks above its last segment
+	Kind   string // added, modified, deleted, replaced, metadata, touched
+	Type   string // in the branch: file, dir, symlink, fifo, device; of a deletion, in the base
+	Exec   bool   // a file with any execute bit, in the branch; of a deletion, in the base
+	Size   int64  // bytes that it brings
+	Target string // of a symlink in the branch
 }
 
 // Input is what a policy is asked about.
@@ -20,9 +21,7 @@ type Input struct {
 	Roots   []string // of the branch, and of those the nested ones that the user knows: the cwd
 	Changes []Change // each path once
 	Allow   *AllowList
-	// SameIndex says whether a git index, there before and in the branch,
-	// differs in stat data only (SameIndex tells from the contents). nil: no.
-	SameIndex func(path string) bool
+	Base    Base // nil: nothing is known but the changes
 }
 
 // Exceeded is a limit that a branch goes beyond.
@@ -59,13 +58,15 @@ func (p *Policy) Prepare() {
 // dropped with it, and a directory that is removed only in part is not removed
 // at all. Families share the stricter of drop and yield.
 func (p *Policy) Evaluate(in Input) *Outcome {
-	e := &evaluation{in: in, verdicts: make([]Verdict, len(in.Changes))}
-	p.Prepare()
-	for _, s := range p.stacks {
-		e.guards = append(e.guards, s.guards())
+	e := &evaluation{in: in, stacks: p.stacks, verdicts: make([]Verdict, len(in.Changes))}
+	if len(in.Changes) > 0 {
+		p.Prepare()
+		for _, s := range p.stacks {
+			e.protected = append(e.protected, e.protect(s))
+		}
 	}
 	for i := range in.Changes {
-		e.verdicts[i] = e.verdict(p, &in.Changes[i])
+		e.verdicts[i] = e.verdict(&in.Changes[i])
 	}
 	e.families()
 	e.wholeDrops()
@@ -74,39 +75,57 @@ func (p *Policy) Evaluate(in Input) *Outcome {
 
 // evaluation is the state of one call.
 type evaluation struct {
-	in       Input
-	verdicts []Verdict
-	guards   []map[string]guard // for each stack
+	in        Input
+	stacks    []*stack
+	verdicts  []Verdict
+	protected []*protected // for each stack
 
-	offsets []int           // of the change at hand
-	fresh   map[string]bool // directories that the branch adds; made when first asked for
-	index   map[string]int  // path → change; likewise
+	// Made when first asked for.
+	roots    []string          // folded
+	fresh    map[string]bool   // directories that the branch adds
+	index    map[string]int    // path → change
+	linked   map[string]string // links of the base
+	relinked int               // 1: the branch retargets nothing; 2: it does
 }
 
-// guard is a strict rule by a directory above what it protects.
-type guard struct {
-	rule *Rule
-	glob string
-}
-
-func (e *evaluation) verdict(p *Policy, c *Change) Verdict {
-	e.offsets = appendOffsets(e.offsets[:0], c.Path, e.in.Roots)
+func (e *evaluation) verdict(c *Change) Verdict {
+	n := e.named(c.Path)
 	kind := kindOf(c.Kind)
 	best := Verdict{Action: Allow}
-	for i, s := range p.stacks {
-		if v := e.stackVerdict(s, e.guards[i], c, kind); v.Action > best.Action || best.Rule == nil {
+	for i, s := range e.stacks {
+		if v := e.stackVerdict(s, e.protected[i], c, kind, &n); v.Action > best.Action || best.Rule == nil {
 			best = v
 		}
 	}
 	return best
 }
 
-// stackVerdict is the strictest of what the layers say.
-func (e *evaluation) stackVerdict(s *stack, guards map[string]guard, c *Change, kind kinds) Verdict {
+// stackVerdict is the strictest of what is said of the change under each of its
+// names. What allows, yields or drops goes by the path that is changed alone.
+func (e *evaluation) stackVerdict(s *stack, at *protected, c *Change, kind kinds, n *name) Verdict {
+	best := e.layersVerdict(s, c, kind, n, n)
+	at.aliasesOf(c.Path, func(path string) {
+		other := e.named(path)
+		if v := e.layersVerdict(s, c, kind, &other, n); v.Action >= Ask || v.Lifted {
+			v.As = path
+			best = e.stricter(best, v, c, n)
+		}
+	})
+	if c.retargets() {
+		if g, ok := at.guarded(e, n); ok {
+			best = e.stricter(best, Verdict{Action: g.rule.Action, Rule: g.rule, Glob: g.glob}, c, n)
+		}
+	}
+	return best
+}
+
+// layersVerdict is the strictest of what the layers say of the change under a
+// name; real is its path.
+func (e *evaluation) layersVerdict(s *stack, c *Change, kind kinds, n, real *name) Verdict {
 	best := Verdict{Action: Allow}
 	var builtIn Verdict // an ask that the user may lift
 	for _, l := range s.layers {
-		v := e.layerVerdict(l, c, kind)
+		v := e.layerVerdict(l, c, kind, n)
 		if l.source == BuiltIn && v.Action == Ask {
 			builtIn = v
 			continue
@@ -114,24 +133,17 @@ func (e *evaluation) stackVerdict(s *stack, guards map[string]guard, c *Change, 
 		if l.source == User && v.Action != 0 && v.Action < Ask {
 			builtIn = Verdict{}
 		}
-		best = e.stricter(best, v, c)
+		best = e.stricter(best, v, c, real)
 	}
-	best = e.stricter(best, builtIn, c)
-	// A symlink in place of a directory changes everything below it.
-	if c.Type == "symlink" && kind&touched == 0 {
-		if g, ok := guards[c.Path]; ok {
-			best = e.stricter(best, Verdict{Action: g.rule.Action, Rule: g.rule, Glob: g.glob}, c)
-		}
-	}
-	return best
+	return e.stricter(best, builtIn, c, real)
 }
 
 // stricter returns the stricter of two verdicts, b as --allow leaves it.
-func (e *evaluation) stricter(a, b Verdict, c *Change) Verdict {
+func (e *evaluation) stricter(a, b Verdict, c *Change, n *name) Verdict {
 	if b.Rule == nil {
 		return a
 	}
-	if e.in.Allow.lifts(b, c.Path, e.offsets) {
+	if e.in.Allow.lifts(b, c.Path, n.offsets) {
 		b.Action, b.Lifted = Allow, true
 	}
 	if a.Rule == nil || b.Action > a.Action || b.Action == a.Action && b.Lifted {
@@ -140,69 +152,23 @@ func (e *evaluation) stricter(a, b Verdict, c *Change) Verdict {
 	return a
 }
 
-// layerVerdict is the first rule of the layer that matches, or a verdict
-// without action.
-func (e *evaluation) layerVerdict(l *layer, c *Change, kind kinds) Verdict {
+// layerVerdict is the first rule of the layer that matches the change under a
+// name, or a verdict without action.
+func (e *evaluation) layerVerdict(l *layer, c *Change, kind kinds, n *name) Verdict {
 	for _, r := range l.rules {
-		if r.Ignored || r.kinds&kind == 0 {
+		if r.Ignored || r.kinds&kind == 0 || !r.mayMatch(n) {
 			continue
 		}
 		for i := range r.globs {
-			if r.globs[i].match(c.Path, e.offsets) && e.holds(r.only, c) {
-				return Verdict{Action: r.Action, Rule: r, Glob: r.Paths[i]}
+			if !r.matches(i, n) {
+				continue
+			}
+			if holds, detail := e.holds(r.only, c, n.path); holds {
+				return Verdict{Action: r.Action, Rule: r, Glob: r.globs[i].text, Detail: detail}
 			}
 		}
 	}
 	return Verdict{}
-}
-
-// holds checks what a built-in rule asks beyond its globs.
-func (e *evaluation) holds(only condition, c *Change) bool {
-	switch only {
-	case always:
-		return true
-	case notBareDir:
-		return c.Type != "dir" || c.Kind != "added"
-	case oldDir:
-		return !e.isFresh(filepath.Dir(c.Path))
-	case hook:
-		if c.Kind == "deleted" || c.Type == "dir" || strings.HasSuffix(c.Path, ".sample") || !c.Exec && c.Type != "symlink" {
-			return false
-		}
-		return !e.isFresh(gitDir(c.Path))
-	case sameIndex:
-		return c.Kind == "modified" && c.Type == "file" && e.in.SameIndex != nil && e.in.SameIndex(c.Path)
-	}
-	panic("unknown condition of a built-in rule")
-}
-
-// isFresh says whether the branch makes the directory, or one that holds it.
-func (e *evaluation) isFresh(dir string) bool {
-	if e.fresh == nil {
-		e.fresh = map[string]bool{}
-		for i := range e.in.Changes {
-			if c := &e.in.Changes[i]; c.Kind == "added" && c.Type == "dir" {
-				e.fresh[c.Path] = true
-			}
-		}
-	}
-	for dir != "/" && dir != "." {
-		if e.fresh[dir] {
-			return true
-		}
-		dir = filepath.Dir(dir)
-	}
-	return false
-}
-
-// gitDir returns the repository that a path of it, at or below hooks, belongs
-// to: of a/.git/modules/m/hooks/x that is a/.git/modules/m.
-func gitDir(path string) string {
-	from := max(strings.Index(path, ".git/"), 0)
-	if i := strings.Index(path[from:], "/hooks"); i >= 0 {
-		return path[:from+i]
-	}
-	return path
 }
 
 // find returns the change at a path.
@@ -349,35 +315,4 @@ func appendOffsets(offsets []int, path string, roots []string) []int {
 		}
 	}
 	return offsets
-}
-
-// guards maps each directory above what a strict absolute rule protects, up to
-// the home directory, to that rule: ~/.config for ~/.config/try/**.
-func (s *stack) guards() map[string]guard {
-	m := map[string]guard{}
-	for _, l := range s.layers {
-		for _, r := range l.rules {
-			if r.Action < Ask || r.Ignored {
-				continue
-			}
-			for i := range r.globs {
-				place := r.globs[i].place()
-				if place == "" {
-					continue
-				}
-				if r.globs[i].how == exact {
-					place = filepath.Dir(place)
-				}
-				for dir := place; dir != "/" && dir != "."; dir = filepath.Dir(dir) {
-					if under(s.facts.Home, dir) {
-						break // a root, or above one: no change of a branch
-					}
-					if old, ok := m[dir]; !ok || old.rule.Action < r.Action {
-						m[dir] = guard{r, r.Paths[i]}
-					}
-				}
-			}
-		}
-	}
-	return m
 }

@@ -98,7 +98,8 @@ func TestBuiltInVerdicts(t *testing.T) {
 		"metadata .git/hooks/pre-commit*":           Ask,
 		"added .git/hooks/pre-commit.sample*":       Allow,
 		"added .git/hooks/pre-commit":               Allow, // git skips what is not executable
-		"deleted .git/hooks/pre-commit*":            Allow,
+		"deleted .git/hooks/pre-commit*":            Ask,
+		"deleted .git/hooks/pre-commit":             Allow,
 		"replaced .git/hooks@":                      Ask,
 		"added .git/hooks/a/hooks/x*":               Ask,
 		"added ~/bare.git/hooks/post-receive*":      Ask,

@@ -26,13 +26,14 @@ type Explanation struct {
 // Explain says which rule decides about a change, for `try policy check PATH`.
 // Whatever depends on the rest of a branch (is this repository new?) is
 // answered as if nothing else had changed.
-func (p *Policy) Explain(roots []string, c Change) Explanation {
-	in := Input{Roots: roots, Changes: []Change{c}}
+func (p *Policy) Explain(roots []string, base Base, c Change) Explanation {
+	in := Input{Roots: roots, Changes: []Change{c}, Base: base}
 	x := Explanation{Change: c, Verdict: p.Evaluate(in).Verdicts[0]}
-	e := &evaluation{in: in, offsets: appendOffsets(nil, c.Path, roots)}
+	e := &evaluation{in: in, stacks: p.stacks}
+	n := e.named(c.Path)
 	for _, s := range p.stacks {
 		for _, l := range s.layers {
-			v := e.layerVerdict(l, &c, kindOf(c.Kind))
+			v := e.layerVerdict(l, &c, kindOf(c.Kind), &n)
 			x.Layers = append(x.Layers, LayerVerdict{l.source, l.file, v.Rule, v.Glob})
 		}
 	}
@@ -112,21 +113,4 @@ func (p *Policy) Show(w io.Writer, printable func(string) string) error {
 		}
 	}
 	return tw.Flush()
-}
-
-// String says a condition in words, for Show.
-func (c condition) String() string {
-	switch c {
-	case always:
-		return "always"
-	case notBareDir:
-		return "making the directory itself is free"
-	case hook:
-		return "executable, not *.sample, in a repository that was there before"
-	case oldDir:
-		return "in a directory that was there before"
-	case sameIndex:
-		return "if no entry differs"
-	}
-	return fmt.Sprintf("condition(%d)", uint8(c))
 }

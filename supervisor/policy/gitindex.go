@@ -12,8 +12,9 @@ import (
 // treats it as changed, whatever is wrong with it.
 var errIndex = errors.New("not a git index that is understood")
 
-// MaxIndex is the largest index that is worth reading: some 500,000 files.
-const MaxIndex = 64 << 20
+// MaxContents is the largest file that a rule looks into: an index of some
+// 500,000 files.
+const MaxContents = 64 << 20
 
 // SameIndex says whether two git indexes differ at most in what git refreshes
 // by itself: stat data, the format's version, and caches kept in extensions.
@@ -68,7 +69,7 @@ const (
 
 // openIndex checks the header, and by the checksum which hash is used.
 func openIndex(data []byte) (*index, error) {
-	if len(data) > MaxIndex || len(data) < indexHeader+sha1.Size || string(data[:4]) != "DIRC" {
+	if len(data) > MaxContents || len(data) < indexHeader+sha1.Size || string(data[:4]) != "DIRC" {
 		return nil, errIndex
 	}
 	x := &index{version: binary.BigEndian.Uint32(data[4:]), count: binary.BigEndian.Uint32(data[8:]), at: indexHeader}

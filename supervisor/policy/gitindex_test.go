@@ -172,8 +172,9 @@ func FuzzSameIndex(f *testing.F) {
 func TestEvaluateYieldsTheIndex(t *testing.T) {
 	t.Parallel()
 	p := testPolicy(t, nil, false)
+	empty := string(sealed([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x00")))
 	in := Input{Roots: testRoots, Changes: changes("modified .git/index", "modified sub/.git/index", "added new/.git/index"),
-		SameIndex: func(path string) bool { return path == "/home/u/p/.git/index" }}
+		Base: tree{"/home/u/p/.git/index": empty + "=>" + empty, "/home/u/p/sub/.git/index": empty + "=>other"}}
 	o := p.Evaluate(in)
 	if len(o.Yields) != 1 || o.Yields[0] != 0 {
 		t.Errorf("yields = %v, want the one that differs in stat data only", o.Yields)

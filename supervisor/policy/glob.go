@@ -38,12 +38,14 @@ const (
 // glob is a compiled pattern.
 type glob struct {
 	text    string
+	source  string // absolute, or what comes behind **/
 	where   anchor
 	how     form
 	lit     string
 	tail    string
 	pattern string
 	full    string // of a project's relative glob: the absolute one
+	folded  *glob  // of a rule that asks or denies, where its folded form is another
 }
 
 // scope is what a glob's start can refer to.
@@ -79,6 +81,64 @@ func compileGlob(text string, s scope) (glob, error) {
 	return g, nil
 }
 
+// compileGlobs is compileGlob with a glob for each combination of {…}: they are
+// matched quicker, and it can be said what they are about.
+func compileGlobs(text string, s scope) ([]glob, error) {
+	g, err := compileGlob(text, s)
+	if err != nil || !strings.Contains(text, "{") || strings.ContainsAny(text, `[\`) {
+		return []glob{g}, err
+	}
+	var list []glob
+	for _, one := range expand(text) {
+		part, err := compileGlob(one, s)
+		if err != nil || part.where != g.where {
+			return []glob{g}, nil // {,a}/b means no absolute path
+		}
+		part.text, part.full = g.text, g.full
+		list = append(list, part)
+	}
+	return list, nil
+}
+
+// expand lists what a valid glob with braces, but without brackets and
+// backslashes, stands for.
+func expand(text string) []string {
+	open := strings.IndexByte(text, '{')
+	if open < 0 {
+		return []string{text}
+	}
+	var list []string
+	depth, from := 0, open+1
+	for i := open; ; i++ {
+		switch text[i] {
+		case '{':
+			depth++
+			continue
+		case '}':
+			depth--
+		case ',':
+			if depth > 1 {
+				continue
+			}
+		default:
+			continue
+		}
+		if depth == 0 || text[i] == ',' {
+			list = append(list, text[from:i])
+			from = i + 1
+		}
+		if depth == 0 {
+			break
+		}
+	}
+	rest := text[from:]
+	var all []string
+	for _, choice := range list {
+		all = append(all, expand(text[:open]+choice+rest)...)
+	}
+	return all
+}
+
 // join puts rest below dir; dir may be "/".
 func join(dir, rest string) string {
 	if rest == "" {
@@ -89,6 +149,7 @@ func join(dir, rest string) string {
 
 // prepare chooses the cheapest form that says the same as the pattern.
 func (g *glob) prepare(pattern string) {
+	g.source = pattern
 	if lit, ok := literal(pattern); ok {
 		g.how, g.lit = exact, lit
 		return
@@ -191,6 +252,101 @@ func (g *glob) place() string {
 		return g.lit
 	}
 	return strings.TrimSuffix(g.lit[:strings.LastIndexByte(g.lit, '/')+1], "/")
+}
+
+// places are those that every match of the glob lies at or below, one for each
+// root if it is relative to them; none if it may be anywhere.
+func (g *glob) places(roots []string) []string {
+	switch g.where {
+	case absolute:
+		if place := g.place(); place != "" {
+			return []string{place}
+		}
+	case rooted:
+		lit := g.lit
+		if g.how == general {
+			lit = strings.TrimSuffix(lit[:strings.LastIndexByte(lit, '/')+1], "/")
+		}
+		if lit == "" {
+			return nil // as good as anywhere
+		}
+		var list []string
+		for _, r := range roots {
+			list = append(list, join(r, lit))
+		}
+		return list
+	}
+	return nil
+}
+
+// depth is how far below place, one of its places, a match can lie; 0: it is
+// the place. More than a few levels nobody looks for links.
+func (g *glob) depth(place, home string) int {
+	switch {
+	case g.how == exact:
+		return 0
+	case under(home, place):
+		return 1 // the home directory itself
+	case g.how == below || strings.Contains(g.pattern, "**"):
+		return 3
+	}
+	return max(strings.Count(g.pattern, "/")-strings.Count(place, "/"), 1)
+}
+
+// above are globs of the directories that a match of a glob that may be
+// anywhere lies below, as far as the glob names them: **/.git of **/.git/hooks/**.
+func (g *glob) above() []glob {
+	pattern, ok := strings.CutPrefix(g.text, "**/")
+	if g.where != anywhere || !ok || strings.ContainsAny(pattern, `{}[]\`) {
+		return nil
+	}
+	var list []glob
+	segments := strings.Split(pattern, "/")
+	for i := 1; i < len(segments) && segments[i-1] != "**"; i++ {
+		if i == len(segments)-1 && segments[i] == "**" {
+			break // the glob itself matches it
+		}
+		dir, err := compileGlob("**/"+strings.Join(segments[:i], "/"), scope{})
+		if err == nil && segments[i-1] != "*" {
+			list = append(list, dir)
+		}
+	}
+	return list
+}
+
+// prepare finds out what every path that the rule matches begins with, and
+// prepares the globs of one that asks or denies for folded names.
+func (r *Rule) prepare() {
+	for i := range r.globs {
+		g := &r.globs[i]
+		if g.where != absolute {
+			r.head = ""
+			break
+		}
+		if i == 0 {
+			r.head = g.lit
+		}
+		n := 0
+		for n < min(len(r.head), len(g.lit)) && r.head[n] == g.lit[n] {
+			n++
+		}
+		if n < len(r.head) {
+			// Behind these nothing composes (NFC), so that the folded head, too,
+			// begins what the path is folded to.
+			r.head = r.head[:strings.LastIndexAny(r.head[:n], "/.")+1]
+		}
+	}
+	r.foldedHead = fold(r.head)
+	if r.Action < Ask {
+		return
+	}
+	for i := range r.globs {
+		g := &r.globs[i]
+		if low := fold(g.source); low != g.source && doublestar.ValidatePattern(low) {
+			g.folded = &glob{text: g.text, where: g.where}
+			g.folded.prepare(low)
+		}
+	}
 }
 
 // under says whether p is dir or lies below it.

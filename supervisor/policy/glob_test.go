@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -154,6 +155,33 @@ func FuzzGlob(f *testing.F) {
 		}
 		if got := g.match(path, appendOffsets(nil, path, []string{"/r"})); got != want {
 			t.Errorf("%q matches %q = %v, doublestar says %v (%+v)", text, rel, got, want, g)
+		}
+	})
+}
+
+// FuzzExpand: a glob with braces means what its parts mean together.
+func FuzzExpand(f *testing.F) {
+	for _, g := range []string{"a/{b,c}/**", "{a,b{c,d}}/x", "~/.{a,b}rc", "**/{x,y/z}", "{,a}/b", "a{,/}", "{~/a,b}", "/{a,b}{c,d}"} {
+		f.Add(g, "a/b/c")
+		f.Add(g, "abd/x")
+	}
+	f.Fuzz(func(t *testing.T, text, rel string) {
+		if rel == "" || rel[0] == '/' || strings.HasSuffix(rel, "/") || strings.Contains(rel, "//") {
+			t.Skip()
+		}
+		whole, err := compileGlob(text, scope{home: "/r"})
+		parts, err2 := compileGlobs(text, scope{home: "/r"})
+		if (err == nil) != (err2 == nil) {
+			t.Fatalf("compileGlob(%q) = %v, compileGlobs: %v", text, err, err2)
+		}
+		if err != nil || !utf8.ValidString(text) || !utf8.ValidString(rel) || strings.ContainsRune(text+rel, utf8.RuneError) {
+			t.Skip()
+		}
+		path := "/r/" + rel
+		offsets := appendOffsets(nil, path, []string{"/r"})
+		got := slices.ContainsFunc(parts, func(g glob) bool { return g.match(path, offsets) })
+		if want := whole.match(path, offsets); got != want {
+			t.Errorf("the parts of %q match %q: %v, the whole: %v", text, path, got, want)
 		}
 	})
 }

@@ -35,6 +35,7 @@ type Places struct {
 	Executable string   // the running try, which no session may replace
 	Protected  []string // stores, which no session may change
 	StartUp    []string // shell start-up files at unusual places: StartUpFiles
+	Path       string   // $PATH
 
 	Trust *Trust // who is trusted; nil: no project file is
 

@@ -297,7 +297,7 @@ func TestLinkedPolicyIsDeniedWhereItLies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x := p.Explain([]string{w.home}, Change{Path: target, Kind: "modified", Type: "file"}); x.Verdict.Action != Deny {
+	if x := p.Explain([]string{w.home}, nil, Change{Path: target, Kind: "modified", Type: "file"}); x.Verdict.Action != Deny {
 		t.Errorf("%s: %v, want deny: it is the user's policy", target, x.Verdict.Why())
 	}
 }
@@ -305,7 +305,7 @@ func TestLinkedPolicyIsDeniedWhereItLies(t *testing.T) {
 func TestExplainNamesEachLayer(t *testing.T) {
 	t.Parallel()
 	p := testPolicy(t, map[Source]string{User: rule("allow", "", "~/.bashrc"), Project: rule("deny", "", "x")}, false)
-	x := p.Explain(testRoots, change("modified ~/.bashrc"))
+	x := p.Explain(testRoots, nil, change("modified ~/.bashrc"))
 	var got []string
 	for _, l := range x.Layers {
 		at := "-"
@@ -330,7 +330,7 @@ func TestStartUpFilesOfTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rel := range []string{"zsh/.zshrc", "be"} {
-		if x := p.Explain([]string{w.home}, Change{Path: filepath.Join(w.home, rel), Kind: "added", Type: "file"}); x.Verdict.Action != Ask {
+		if x := p.Explain([]string{w.home}, nil, Change{Path: filepath.Join(w.home, rel), Kind: "added", Type: "file"}); x.Verdict.Action != Ask {
 			t.Errorf("%s: %v, want ask", rel, x.Verdict.Action)
 		}
 	}

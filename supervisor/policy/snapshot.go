@@ -18,10 +18,10 @@ type snapshot struct {
 }
 
 type storedStack struct {
-	Home, Config, Executable     []byte
-	Protected, StartUp, Policies [][]byte
-	Processes                    int64
-	Layers                       []storedLayer
+	Home, Config, Executable           []byte
+	Protected, StartUp, Path, Policies [][]byte
+	Processes                          int64
+	Layers                             []storedLayer
 }
 
 type storedLayer struct {
@@ -37,7 +37,7 @@ func (p *Policy) Snapshot() ([]byte, error) {
 	for _, s := range p.stacks {
 		st := storedStack{
 			Home: []byte(s.facts.Home), Config: []byte(s.facts.Config), Executable: []byte(s.facts.Executable),
-			Protected: asBytes(s.facts.Protected), StartUp: asBytes(s.facts.StartUp), Policies: asBytes(s.facts.Policies),
+			Protected: asBytes(s.facts.Protected), StartUp: asBytes(s.facts.StartUp), Path: asBytes(s.facts.Path), Policies: asBytes(s.facts.Policies),
 			Processes: s.layers[0].settings[0].Number,
 		}
 		for _, l := range s.layers[1:] {
@@ -65,7 +65,7 @@ func Restore(data []byte) (*Policy, error) {
 	for _, st := range in.Stacks {
 		s := newStack(facts{
 			Home: string(st.Home), Config: string(st.Config), Executable: string(st.Executable),
-			Protected: asStrings(st.Protected), StartUp: asStrings(st.StartUp), Policies: asStrings(st.Policies),
+			Protected: asStrings(st.Protected), StartUp: asStrings(st.StartUp), Path: asStrings(st.Path), Policies: asStrings(st.Policies),
 		})
 		s.layers[0].settings[0].Number = st.Processes
 		for _, l := range st.Layers {

@@ -1,0 +1,129 @@
+package supervisor_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestGuards: what turns a mistake into a takeover is asked about under every
+// name that it has, end to end (H21, H22); everyday runs are not.
+func TestGuards(t *testing.T) {
+	for _, c := range []struct {
+		name, before, script string
+		says                 []string // none: it is committed
+	}{
+		{"a dotfile through its link", `mkdir -p ~/dotfiles; echo old > ~/dotfiles/bashrc; ln -s dotfiles/bashrc ~/.bashrc`,
+			`echo evil >> ~/.bashrc`, []string{"~/dotfiles/bashrc", "seen as", "/home/.bashrc"}},
+		{"a directory through its link", `mkdir -p ~/dotfiles/autostart; ln -s ../dotfiles/autostart ~/.config/autostart`,
+			`echo evil > ~/dotfiles/autostart/x.desktop`, []string{"~/dotfiles/autostart/x.desktop"}},
+		{"the directory above replaced", `mkdir ~/evil`,
+			`mv ~/.config ~/.away; ln -s ~/evil ~/.config`, []string{"~/.config"}},
+		{"in capitals", `mkdir -p .GIT/hooks`, `echo > .GIT/hooks/pre-commit; chmod +x .GIT/hooks/pre-commit`, []string{".GIT/hooks/pre-commit"}},
+		{"a key that git runs", `git init -q .`, `git config core.fsmonitor ./evil`, []string{".git/config", "core.fsmonitor"}},
+		{"a key that it does not", `git init -q .`, `git config user.name A; git remote add origin https://x/y; git config branch.main.remote origin`, nil},
+		{"a new repository", `:`, `git init -q new; git -C new config core.hooksPath x; echo > new/.git/hooks/pre-commit; chmod +x new/.git/hooks/pre-commit`, nil},
+		{"a repository removed", `git init -q old; echo > old/.git/hooks/pre-commit; chmod +x old/.git/hooks/pre-commit; git -C old config core.pager x`, `rm -rf old`, nil},
+		{"a hook removed", `git init -q .; echo > .git/hooks/pre-push; chmod +x .git/hooks/pre-push`, `rm .git/hooks/pre-push`, []string{".git/hooks/pre-push"}},
+		{"a command before another", `mkdir ~/bin`, `printf '#!/bin/sh\n' > ~/bin/ls; chmod +x ~/bin/ls`, []string{"~/bin/ls", "stands before /"}},
+		{"a new command", `mkdir ~/bin`, `printf '#!/bin/sh\n' > ~/bin/brand-new; chmod +x ~/bin/brand-new`, nil},
+		{"a new version of a command", `mkdir ~/bin; printf '#!/bin/sh\n' > ~/bin/ls; chmod +x ~/bin/ls`, `printf '#!/bin/sh\n:\n' > ~/bin/ls`, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			r.outside(c.before)
+			r.env = append(r.env, "PATH="+r.home+"/bin:"+os.Getenv("PATH"))
+			before := r.guarded()
+			args := []string{"-y", "-b", "mine", "--root", r.home, "--root", r.proj}
+			if c.says == nil {
+				r.sh(append(args, c.script)...).want(0)
+				r.clean()
+				return
+			}
+			r.sh(append(args, c.script)...).want(125).says(append(c.says, "try commit --allow")...)
+			if diff := before.differs(r.guarded()); diff != "" {
+				t.Errorf("not what it was:%s", diff)
+			}
+			// The line that was printed answers.
+			_, paste, _ := strings.Cut(r.try("commit", "mine").want(125).stderr, "to allow it: try commit ")
+			paste, _, _ = strings.Cut(paste, "\n")
+			r.finish(r.command("/bin/sh", "-c", `"$0" commit `+paste+` mine`, binary)).want(0)
+			r.clean()
+		})
+	}
+}
+
+// guarded is the project and the home directory, but for the store.
+func (r *rig) guarded() snapshot {
+	all := r.look(r.dir)
+	for path := range all {
+		if strings.HasPrefix(path, "home/.local") || path == "home" {
+			delete(all, path)
+		}
+	}
+	return all
+}
+
+// TestGuardsOfKeptBranch: PATH counts as it was at the start, and the links as
+// they are at the commit.
+func TestGuardsOfKeptBranch(t *testing.T) {
+	r := newRig(t)
+	r.must(os.Mkdir(filepath.Join(r.home, "bin"), 0o755))
+	cmd := r.shell("--keep", "-b", "mine", "--root", r.home, `printf '#!/bin/sh\n' > ~/bin/ls; chmod +x ~/bin/ls; echo x > ~/rc`)
+	cmd.Env = append(cmd.Env, "PATH="+r.home+"/bin:"+os.Getenv("PATH"))
+	r.finish(cmd).want(0)
+	r.try("commit", "mine").want(125).says("~/bin/ls") // though PATH has no ~/bin here
+	r.must(os.Symlink("rc", filepath.Join(r.home, ".bashrc")))
+	r.try("commit", "--allow", "~/bin/ls", "mine").want(125).says("~/rc", "seen as")
+	r.try("commit", "--allow", "~/bin/ls", "--allow", "~/rc", "mine").want(0)
+	r.clean()
+}
+
+// interrupted writes to a database and ends as if it were killed: a write-ahead
+// log, or a hot journal and half a transaction, stay behind.
+const interrupted = `
+import os, sqlite3, sys
+who, mode = sys.argv[1:]
+c = sqlite3.connect("cache/db", isolation_level=None)
+c.execute("PRAGMA journal_mode=" + mode)
+c.execute("PRAGMA wal_autocheckpoint=0")
+c.execute("PRAGMA cache_size=10")
+if mode == "delete":
+    c.execute("BEGIN IMMEDIATE")
+for i in range(2000):
+    c.execute("INSERT INTO t VALUES (?, ?)", (who + "x" * 100, i))
+os._exit(0)
+`
+
+// TestSQLiteStaysWhole: a database goes or stays with its journals, so that
+// what is there afterwards can be read (B11).
+func TestSQLiteStaysWhole(t *testing.T) {
+	for _, tool := range []string{"sqlite3", "python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("CI") != "" {
+				t.Fatalf("%s is not installed", tool)
+			}
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+	for _, c := range []struct{ mode, companion string }{{"wal", "cache/db-wal"}, {"delete", "cache/db-journal"}} {
+		t.Run(c.mode, func(t *testing.T) {
+			r := newRig(t)
+			r.policy("[[rule]]\npaths = [\"cache/**\"]\naction = \"yield\"\n")
+			r.write("interrupted.py", interrupted)
+			write := "python3 interrupted.py %s " + c.mode + "\n"
+			r.outside("mkdir cache; sqlite3 cache/db 'create table t(who, i); create index ti on t(i)'\n")
+			s := r.open("-y", strings.Replace(write, "%s", "ours", 1)+"test -s "+c.companion+"; echo y > y\nWAIT")
+			r.outside(strings.Replace(write, "%s", "theirs", 1) + "test -s " + c.companion)
+			s.end().want(0).says("cache/db", c.companion, "which stays")
+			r.wantFile("y", "y\n")
+			o := r.finish(r.command("sqlite3", "cache/db", "pragma integrity_check; select count(*) from t where who like 'ours%'")).want(0)
+			if o.stdout != "ok\n0\n" {
+				t.Errorf("the database says %q", o.stdout)
+			}
+			r.clean()
+		})
+	}
+}
