@@ -144,7 +144,7 @@ func (k *kept) settleWhole(ctx context.Context, o CommitOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := k.judge(policy.Join(start, now), o.Allow); err != nil {
+	if err := k.judge(policy.Join(start, now), nil, o.Allow); err != nil {
 		return err
 	}
 	if k.roots, err = commitRoots(k.b, k.mounts, k.res.Plan); err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,31 @@ type setup struct {
 	sockets  *sockets.Choice
 	covers   []string
 	warnings []string
+
+	surveyed sync.Once
+	seen     *policy.Survey
+}
+
+// survey is what the policy protects, in the base as it was when it was first
+// asked for. The branches of a run have the same roots.
+func (s *setup) survey(b *branch.Branch) *policy.Survey {
+	s.surveyed.Do(func() { s.seen = s.policy.Survey(rootNames(b), TheBase{}) })
+	return s.seen
+}
+
+// rootNames lists the roots of a branch, and of those below the ones that the
+// user knows.
+func rootNames(b *branch.Branch) []string {
+	var names []string
+	for i := range b.Roots {
+		names = append(names, b.Roots[i].Path)
+		for _, name := range b.Roots[i].Names {
+			if name != b.Roots[i].Path {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // prepare reads the policy from the base and decides what the session will be

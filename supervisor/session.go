@@ -100,7 +100,7 @@ func (s *session) start(ctx context.Context) error {
 	s.ui.Event(Event{Kind: "started", Result: s.res, PID: s.ns.PID()})
 	if s.set.opts.OnSuccess != Abort {
 		go func() { // while CMD runs, what nobody has to wait for when it has ended
-			s.set.policy.Prepare()
+			s.set.survey(s.b)
 			commit.Prepare()
 		}()
 	}

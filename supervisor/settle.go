@@ -79,7 +79,7 @@ func (c *committer) observe(restored []commit.Restored) error {
 // judge asks the policy about the changes.
 func (s *session) judge() error {
 	s.c = &committer{home: s.set.home, b: s.b, res: s.res, ui: s.ui, mounts: s.set.mounts, over: s.over}
-	return s.c.judge(s.set.policy, s.set.opts.Allow)
+	return s.c.judge(s.set.policy, s.set.survey(s.b), s.set.opts.Allow)
 }
 
 // settle commits what was judged, after a question if that is the fate, or

@@ -49,21 +49,16 @@ func (e *PolicyError) Hint() string {
 }
 
 // judge asks the policy about each change, takes what is to be dropped out of
-// the plan, and fills in what the user is told.
-func (c *committer) judge(p *policy.Policy, allow []string) error {
+// the plan, and fills in what the user is told. survey may be nil: it is made.
+func (c *committer) judge(p *policy.Policy, survey *policy.Survey, allow []string) error {
 	list, err := policy.NewAllowList(allow, c.home.user)
 	if err != nil {
 		return err
 	}
 	v := &verdict{policy: p, index: map[string]int{}}
+	v.input.Roots = rootNames(c.b)
 	for i := range c.res.Plan.Roots {
 		r := &c.res.Plan.Roots[i]
-		v.input.Roots = append(v.input.Roots, r.Root.Path)
-		for _, name := range c.res.Names[r.Root.Path] {
-			if name != r.Root.Path {
-				v.input.Roots = append(v.input.Roots, name)
-			}
-		}
 		paths := fullPaths(r)
 		for k := range r.Changes {
 			ch := &r.Changes[k]
@@ -81,7 +76,7 @@ func (c *committer) judge(p *policy.Policy, allow []string) error {
 		}
 	}
 	v.input.Allow = list
-	v.input.Base = &beside{c: c, v: v}
+	v.input.Base, v.input.Survey = &beside{c: c, v: v}, survey
 	v.outcome = p.Evaluate(v.input)
 	c.verdict = v
 	c.describe()

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -42,24 +41,4 @@ func (t tree) Contents(path string) (before, after []byte, err error) {
 	}
 	was, is, _ := strings.Cut(text, "=>")
 	return []byte(was), []byte(is), nil
-}
-
-// disk is the real base, of which nothing has changed.
-type disk struct{}
-
-func (disk) Readlink(path string) string {
-	target, _ := os.Readlink(path)
-	return target
-}
-
-func (disk) Links(string, int) []string { return nil }
-
-func (disk) Lookup(path string) (there, runs bool) {
-	info, err := os.Stat(path)
-	return err == nil, err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
-}
-
-func (disk) Contents(path string) (before, after []byte, err error) {
-	after, err = os.ReadFile(path)
-	return nil, after, err
 }

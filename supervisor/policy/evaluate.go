@@ -21,7 +21,8 @@ type Input struct {
 	Roots   []string // of the branch, and of those the nested ones that the user knows: the cwd
 	Changes []Change // each path once
 	Allow   *AllowList
-	Base    Base // nil: nothing is known but the changes
+	Base    Base    // nil: nothing is known but the changes
+	Survey  *Survey // of these roots and this base; nil: it is made
 }
 
 // Exceeded is a limit that a branch goes beyond.
@@ -60,9 +61,11 @@ func (p *Policy) Prepare() {
 func (p *Policy) Evaluate(in Input) *Outcome {
 	e := &evaluation{in: in, stacks: p.stacks, verdicts: make([]Verdict, len(in.Changes))}
 	if len(in.Changes) > 0 {
-		p.Prepare()
-		for _, s := range p.stacks {
-			e.protected = append(e.protected, e.protect(s))
+		if e.survey = in.Survey; e.survey == nil {
+			e.survey = p.Survey(in.Roots, in.Base)
+		}
+		for _, at := range e.survey.stacks {
+			e.protected = append(e.protected, e.protect(at))
 		}
 	}
 	for i := range in.Changes {
@@ -77,15 +80,14 @@ func (p *Policy) Evaluate(in Input) *Outcome {
 type evaluation struct {
 	in        Input
 	stacks    []*stack
+	survey    *Survey
 	verdicts  []Verdict
 	protected []*protected // for each stack
 
 	// Made when first asked for.
-	roots    []string          // folded
-	fresh    map[string]bool   // directories that the branch adds
-	index    map[string]int    // path → change
-	linked   map[string]string // links of the base
-	relinked int               // 1: the branch retargets nothing; 2: it does
+	roots []string        // folded
+	fresh map[string]bool // directories that the branch adds
+	index map[string]int  // path → change
 }
 
 func (e *evaluation) verdict(c *Change) Verdict {

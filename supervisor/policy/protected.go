@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,9 +28,20 @@ type Base interface {
 // ErrUnknown says that there is no branch to look into.
 var ErrUnknown = errors.New("there is no branch to look into")
 
+// Survey is what a policy's strict rules protect, as the links of the base have
+// it (H21). It takes some hundred system calls and never changes, so it is made
+// while the command runs; what somebody else links meanwhile counts next time.
+type Survey struct {
+	base   Base
+	linked map[string]string // links that were looked for: path → target, or ""
+	stacks []*protected
+}
+
 // protected is what a stack's strict rules are about, as the file systems show
 // it.
 type protected struct {
+	home  string
+	spots []*spot
 	// guards are the places above, or on the way to, what is protected: who
 	// puts something else there changes all that is seen through them.
 	guards map[string]guard
@@ -56,18 +68,48 @@ type alias struct{ real, place string }
 
 // spot is a place that strict rules protect.
 type spot struct {
-	by    guard // the strictest of them
-	alone bool  // nothing below the place matters
-	depth int   // so many levels of symbolic links below it count
+	place string
+	by    guard    // the strictest of them
+	alone bool     // nothing below the place matters
+	depth int      // so many levels of symbolic links below it count
+	links []string // those of the base, relative to the place
 }
 
-// protect finds out what the strict rules of a stack protect, in the base and
-// in what the branch would make of it. That is the base as it is now, not at
-// the fork: it is what a commit changes, and what is read afterwards.
-func (e *evaluation) protect(s *stack) *protected {
-	p := &protected{guards: map[string]guard{}}
+// Survey finds out what the policy protects below the roots of a branch.
+func (p *Policy) Survey(roots []string, base Base) *Survey {
+	p.Prepare()
+	v := &Survey{base: base, linked: map[string]string{}}
+	for _, s := range p.stacks {
+		at := s.protected(roots)
+		v.stacks = append(v.stacks, at)
+		if base == nil {
+			continue
+		}
+		for _, sp := range at.spots {
+			real := at.follow(v.before, sp, sp.place, sp.place)
+			if sp.depth > 0 {
+				sp.links = base.Links(real, sp.depth)
+			}
+			at.followLinks(v.before, sp, real)
+		}
+	}
+	return v
+}
+
+// before looks into the base.
+func (v *Survey) before(path string) string {
+	target, known := v.linked[path]
+	if !known {
+		target = v.base.Readlink(path)
+		v.linked[path] = target
+	}
+	return target
+}
+
+// protected lists what the strict rules of a stack protect, by their words.
+func (s *stack) protected(roots []string) *protected {
+	p := &protected{home: s.facts.Home, guards: map[string]guard{}}
 	spots := map[string]*spot{}
-	var order []string
 	for _, l := range s.layers {
 		for _, r := range l.rules {
 			if r.Action < Ask || r.Ignored {
@@ -75,19 +117,19 @@ func (e *evaluation) protect(s *stack) *protected {
 			}
 			for i := range r.globs {
 				g, by := &r.globs[i], guard{r, r.globs[i].text}
-				for _, place := range g.places(e.in.Roots) {
-					old := spots[place]
-					if old == nil {
-						old = &spot{by: by, alone: true}
-						spots[place] = old
-						order = append(order, place)
+				for _, place := range g.places(roots) {
+					at := spots[place]
+					if at == nil {
+						at = &spot{place: place, by: by, alone: true}
+						spots[place] = at
+						p.spots = append(p.spots, at)
 					}
-					if r.Action > old.by.rule.Action {
-						old.by = by
+					if r.Action > at.by.rule.Action {
+						at.by = by
 					}
-					old.alone = old.alone && g.how == exact
+					at.alone = at.alone && g.how == exact
 					if r.only != shadows { // a link there is not looked through
-						old.depth = max(old.depth, g.depth(place, s.facts.Home))
+						at.depth = max(at.depth, g.depth(place, s.facts.Home))
 					}
 				}
 				for _, dir := range g.above() {
@@ -96,41 +138,49 @@ func (e *evaluation) protect(s *stack) *protected {
 			}
 		}
 	}
-	for _, place := range order {
-		e.protectSpot(s, p, place, spots[place])
+	for _, at := range p.spots {
+		p.guard(at.by, at.place, at.alone)
 	}
 	return p
 }
 
-func (e *evaluation) protectSpot(s *stack, p *protected, place string, at *spot) {
-	p.guard(s, at.by, place, at.alone)
-	if e.in.Base == nil {
-		return
+// protect is what a stack's rules protect in the base and in what the branch
+// makes of it.
+func (e *evaluation) protect(at *protected) *protected {
+	if e.in.Base == nil || !slices.ContainsFunc(e.in.Changes, func(c Change) bool { return c.retargets() }) {
+		return at
 	}
-	views := []func(string) string{e.before}
-	if e.relinks() {
-		views = append(views, e.after)
+	both := *at
+	both.guards, both.aliases = maps.Clone(at.guards), slices.Clone(at.aliases)
+	for _, sp := range at.spots {
+		both.followLinks(e.after, sp, both.follow(e.after, sp, sp.place, sp.place))
 	}
-	for _, view := range views {
-		real := e.follow(s, p, view, place, place, at)
-		if at.depth == 0 {
-			continue
+	return &both
+}
+
+// after looks into the branch.
+func (e *evaluation) after(path string) string {
+	if i, ok := e.find(path); ok {
+		if c := &e.in.Changes[i]; c.Type == "symlink" && c.Kind != "deleted" {
+			return c.Target
 		}
-		for _, link := range e.in.Base.Links(real, at.depth) {
-			e.follow(s, p, view, join(real, link), join(place, link), at)
-		}
+		return ""
 	}
+	if target, known := e.survey.linked[path]; known {
+		return target
+	}
+	return e.in.Base.Readlink(path)
 }
 
 // follow resolves the path, at which what is protected as name lies, guards all
 // that lies on the way, and returns where it leads to.
-func (e *evaluation) follow(s *stack, p *protected, view func(string) string, path, name string, at *spot) string {
-	real, via := resolve(view, s.facts.Home, path)
+func (p *protected) follow(view func(string) string, at *spot, path, name string) string {
+	real, via := resolve(view, p.home, path)
 	for _, link := range via {
-		p.guard(s, at.by, link, false)
+		p.guard(at.by, link, false)
 	}
 	if real != name {
-		p.guard(s, at.by, real, at.alone)
+		p.guard(at.by, real, at.alone)
 		if a := (alias{real, name}); !slices.Contains(p.aliases, a) {
 			p.aliases = append(p.aliases, a)
 		}
@@ -138,13 +188,20 @@ func (e *evaluation) follow(s *stack, p *protected, view func(string) string, pa
 	return real
 }
 
+// followLinks follows the links of the base below a place, which lies at real.
+func (p *protected) followLinks(view func(string) string, at *spot, real string) {
+	for _, link := range at.links {
+		p.follow(view, at, join(real, link), join(at.place, link))
+	}
+}
+
 // guard notes that by protects what is seen at or below place, or at it alone.
-func (p *protected) guard(s *stack, by guard, place string, alone bool) {
+func (p *protected) guard(by guard, place string, alone bool) {
 	if alone {
 		place = filepath.Dir(place) // the rule itself sees what happens to it
 	}
 	for dir := place; dir != "/" && dir != "."; dir = filepath.Dir(dir) {
-		if under(s.facts.Home, dir) {
+		if under(p.home, dir) {
 			return // a root, or above one: no change of a branch
 		}
 		if old, ok := p.guards[dir]; !ok || old.rule.Action < by.rule.Action {
@@ -187,42 +244,6 @@ func resolve(view func(string) string, home, path string) (real string, via []st
 		rest = target + "/" + rest
 	}
 	return real, via
-}
-
-// before looks into the base.
-func (e *evaluation) before(path string) string {
-	target, known := e.linked[path]
-	if !known {
-		if e.linked == nil {
-			e.linked = map[string]string{}
-		}
-		target = e.in.Base.Readlink(path)
-		e.linked[path] = target
-	}
-	return target
-}
-
-// after looks into the branch.
-func (e *evaluation) after(path string) string {
-	i, ok := e.find(path)
-	if !ok {
-		return e.before(path)
-	}
-	if c := &e.in.Changes[i]; c.Type == "symlink" && c.Kind != "deleted" {
-		return c.Target
-	}
-	return ""
-}
-
-// relinks says whether the branch changes where anything leads to.
-func (e *evaluation) relinks() bool {
-	if e.relinked == 0 {
-		e.relinked = 1
-		if slices.ContainsFunc(e.in.Changes, func(c Change) bool { return c.retargets() }) {
-			e.relinked = 2
-		}
-	}
-	return e.relinked == 2
 }
 
 // retargets says whether the change can make something else appear below its
