@@ -222,7 +222,7 @@ func (b *Branch) load(id string) error {
 	if here.Ino != there.Ino {
 		return ErrUnknown
 	}
-	m, err := readMeta(b.dir)
+	m, err := readWhole(b.dir)
 	if err != nil {
 		return err
 	}

@@ -153,6 +153,26 @@ func (m Meta) decodeTexts() (Meta, error) {
 // of JSON, and behind it what was seen of each root.
 func decodeMeta(text []byte) (Meta, error) {
 	text, seen, _ := bytes.Cut(text, []byte("\n"))
+	m, err := decodeHead(text)
+	if err != nil {
+		return Meta{}, err
+	}
+	for i := range m.Roots {
+		r := &m.Roots[i]
+		if r.SeenSize < 0 || r.SeenSize > len(seen) {
+			return Meta{}, fmt.Errorf("what was seen of %s is cut short", r.Path)
+		}
+		if r.SeenSize > 0 {
+			r.Seen, seen = seen[:r.SeenSize:r.SeenSize], seen[r.SeenSize:]
+		}
+		r.SeenSize = 0
+	}
+	return m, nil
+}
+
+// decodeHead reads the line of JSON, and what follows it not at all.
+func decodeHead(text []byte) (Meta, error) {
+	text, _, _ = bytes.Cut(text, []byte("\n"))
 	var head struct {
 		Version int `json:"version"`
 	}
@@ -169,16 +189,6 @@ func decodeMeta(text []byte) (Meta, error) {
 	m, err := m.decodeTexts()
 	if err != nil {
 		return Meta{}, err
-	}
-	for i := range m.Roots {
-		r := &m.Roots[i]
-		if r.SeenSize < 0 || r.SeenSize > len(seen) {
-			return Meta{}, fmt.Errorf("what was seen of %s is cut short", r.Path)
-		}
-		if r.SeenSize > 0 {
-			r.Seen, seen = seen[:r.SeenSize:r.SeenSize], seen[r.SeenSize:]
-		}
-		r.SeenSize = 0
 	}
 	if head.Version < 1 || !isID(m.ID) || m.State == 0 {
 		return Meta{}, errors.New("no version, id or state")
@@ -211,12 +221,19 @@ func decodeMeta(text []byte) (Meta, error) {
 	return m, nil
 }
 
-func readMeta(d *sys.Dir) (Meta, error) {
-	text, err := readFile(d, metaName, maxMeta)
+// readMeta reads the metadata of the branch in d without what was seen of its
+// roots: not to be written again.
+func readMeta(d *sys.Dir) (Meta, error) { return readMetaUntil(d, '\n', decodeHead) }
+
+// readWhole reads the metadata of the branch in d.
+func readWhole(d *sys.Dir) (Meta, error) { return readMetaUntil(d, -1, decodeMeta) }
+
+func readMetaUntil(d *sys.Dir, end int, decode func([]byte) (Meta, error)) (Meta, error) {
+	text, err := readUntil(d, metaName, end, maxMeta)
 	if err != nil {
 		return Meta{}, err
 	}
-	m, err := decodeMeta(text)
+	m, err := decode(text)
 	if err != nil {
 		return Meta{}, fmt.Errorf("read %s/%s: %w", d.Name(), metaName, err)
 	}

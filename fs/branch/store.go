@@ -1,6 +1,7 @@
 package branch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -265,6 +266,11 @@ func relative(path, dir string) (string, bool) {
 
 // readFile reads a small file of the store's own.
 func readFile(d *sys.Dir, name string, limit int) ([]byte, error) {
+	return readUntil(d, name, -1, limit)
+}
+
+// readUntil reads no further than it must to have the byte end; -1 is none.
+func readUntil(d *sys.Dir, name string, end, limit int) ([]byte, error) {
 	fd, err := d.OpenFD(name, unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
@@ -287,6 +293,9 @@ func readFile(d *sys.Dir, name string, limit int) ([]byte, error) {
 		}
 		if buf = buf[:len(buf)+n]; len(buf) > limit {
 			return nil, &os.PathError{Op: "read", Path: d.Name() + "/" + name, Err: unix.EFBIG}
+		}
+		if end >= 0 && bytes.IndexByte(buf[len(buf)-n:], byte(end)) >= 0 {
+			return buf, nil
 		}
 	}
 }

@@ -116,7 +116,7 @@ func (s *Store) LookAt(n RecordName) (*Record, error) {
 		return nil, err
 	}
 	r := &Record{Number: n.Number, store: s, dir: dir}
-	r.Meta, err = readMeta(dir)
+	r.Meta, err = readWhole(dir)
 	if err == nil && r.ID != n.ID {
 		err = fmt.Errorf("its metadata are those of %s", r.ID)
 	}
