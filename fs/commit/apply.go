@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"try/fs/sys"
 )
 
 // syncDirs is up to how many directories are synced one by one; beyond, one
@@ -56,7 +58,7 @@ func (w *world) apply(j *journal, f *file, again bool, progress func(done, total
 // reach the disk in order.
 func (w *world) lazy(j *journal, f *file) bool {
 	home, err := f.dir.Stat("")
-	if err != nil || !w.fs.Ordered(f.dir) {
+	if err != nil || w.record || !w.fs.Ordered(f.dir) {
 		return false
 	}
 	for i := range w.roots {
@@ -170,9 +172,17 @@ func (w *world) conflict(cause error) *ConflictError {
 	c.Err = r.err
 	c.Conflicts = []Conflict{{Root: w.roots[r.at.root].path, Path: r.at.path, Reason: r.reason}}
 	if r.at.area != inBase {
-		c.Conflicts[0].Reason += " (in the branch's " + r.at.area.String() + ")"
+		c.Conflicts[0].Reason += " (" + w.inside(r.at.area) + ")"
 	}
 	return c
+}
+
+// inside says in messages where what is to come in lies.
+func (w *world) inside(a area) string {
+	if w.record {
+		return "in the undo record"
+	}
+	return "in the branch's " + a.String()
 }
 
 // sync makes the steps durable: a rename or exchange is one transaction on
@@ -248,6 +258,18 @@ func (w *world) sync(j *journal) error {
 		}
 	}
 	return nil
+}
+
+// own is the directory of a root that holds what its steps bring in.
+func (w *world) own(root uint32) *sys.Dir {
+	r := &w.roots[root]
+	switch {
+	case r.layer != nil:
+		return r.layer
+	case r.slots != nil:
+		return r.slots
+	}
+	return r.base // nothing is brought in
 }
 
 // syncRoot syncs the file system of a root, unless done has it already.

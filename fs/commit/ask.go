@@ -49,22 +49,29 @@ func (c *compiler) parent(base place, old *sys.Stat, fromLayer bool) (bool, erro
 			return false, err
 		}
 	}
-	if old == nil || c.uid == 0 || old.UID == c.uid {
-		return true, nil
+	why, err := c.sticky(base, old)
+	if why != "" {
+		c.refuse(base.root, base.path, "%s", why)
 	}
+	return why == "" && err == nil, err
+}
+
+// sticky says why an entry that is there cannot be taken out of its directory
+// (unlink(2)).
+func (c *compiler) sticky(base place, old *sys.Stat) (why string, err error) {
+	if old == nil || c.uid == 0 || old.UID == c.uid {
+		return "", nil
+	}
+	up, _ := base.split()
 	d, err := c.w.dir(up)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	st, err := d.Stat("")
-	if err != nil {
-		return false, err
+	if err == nil && st.Mode&unix.S_ISVTX != 0 && st.UID != c.uid {
+		why = "it belongs to another user, in a sticky directory"
 	}
-	if st.Mode&unix.S_ISVTX != 0 && st.UID != c.uid {
-		c.refuse(base.root, base.path, "it belongs to another user, in a sticky directory")
-		return false, nil
-	}
-	return true, nil
+	return why, err
 }
 
 // ensure asks whether the base directory p can be written to. Its owner may

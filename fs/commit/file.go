@@ -22,35 +22,36 @@ type file struct {
 	fs      vfs.FS
 	f       vfs.File
 	dir     *sys.Dir
+	name    string
 	id      journalID
 	length  int64
 	records uint32
 	sum     [sha256.Size]byte
 }
 
-// create writes j's body into dir's journal, whose head stays blank: nothing
-// of it counts yet. spare, if it is there and blank, becomes the journal.
+// create writes j's body into dir's journal of that name, whose head stays
+// blank: nothing of it counts yet. spare, if it is there and blank, becomes the journal.
 // Neither bytes nor name are durable when it returns.
-func create(fs vfs.FS, dir *sys.Dir, j *journal, spare string) (*file, error) {
+func create(fs vfs.FS, dir *sys.Dir, name string, j *journal, spare string) (*file, error) {
 	fail := func(err error) (*file, error) { return nil, fmt.Errorf("write the journal: %w", err) }
-	took, err := takeSpare(fs, dir, spare)
+	took, err := takeSpare(fs, dir, name, spare)
 	if err != nil {
 		return fail(err)
 	}
-	name, flags := journalName, unix.O_WRONLY
+	at, flags := name, unix.O_WRONLY
 	if !took {
-		name, flags = journalNew, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC
+		at, flags = journalNew, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC
 	}
-	f, err := fs.Open(dir, name, flags, 0o600)
+	f, err := fs.Open(dir, at, flags, 0o600)
 	if err != nil {
 		return fail(err)
 	}
-	out := &file{fs: fs, f: f, dir: dir, id: j.id}
+	out := &file{fs: fs, f: f, dir: dir, name: name, id: j.id}
 	if err := out.write(j); err != nil {
 		return fail(errors.Join(err, f.Close()))
 	}
 	if !took {
-		if err := fs.Replace(dir, journalNew, dir, journalName); err != nil {
+		if err := fs.Replace(dir, journalNew, dir, name); err != nil {
 			return fail(errors.Join(err, f.Close()))
 		}
 	}
@@ -59,7 +60,7 @@ func create(fs vfs.FS, dir *sys.Dir, j *journal, spare string) (*file, error) {
 
 // takeSpare renames the preallocated file to its place, over a journal that is
 // done. Only a blank one is taken: its front must stay blank until the head.
-func takeSpare(fs vfs.FS, dir *sys.Dir, spare string) (bool, error) {
+func takeSpare(fs vfs.FS, dir *sys.Dir, journal, spare string) (bool, error) {
 	if spare == "" {
 		return false, nil
 	}
@@ -84,7 +85,7 @@ func takeSpare(fs vfs.FS, dir *sys.Dir, spare string) (bool, error) {
 	if err != nil || n < bodyAt || !blank(front) {
 		return false, nil // no spare of ours: it is left to whoever made it
 	}
-	return true, fs.Replace(d, name, dir, journalName)
+	return true, fs.Replace(d, name, dir, journal)
 }
 
 func (o *file) write(j *journal) error {
@@ -120,7 +121,7 @@ func (o *file) commit() error {
 		return nil
 	}
 	err = fmt.Errorf("write the journal: %w", err)
-	if e := o.fs.Remove(o.dir, journalName, false); e != nil {
+	if e := o.fs.Remove(o.dir, o.name, false); e != nil {
 		return errors.Join(err, ErrUnfinished, e)
 	}
 	if e := o.fs.SyncDir(o.dir); e != nil {
@@ -158,13 +159,13 @@ func (o *file) done(s state, lazy bool) error {
 
 // reopen opens a journal that was read, to finish it. It is synced first: what
 // was read may be in memory only, since who wrote it died before its sync.
-func reopen(fs vfs.FS, dir *sys.Dir, j *journal) (*file, error) {
-	f, err := fs.Open(dir, journalName, unix.O_WRONLY, 0)
+func reopen(fs vfs.FS, dir *sys.Dir, name string, j *journal) (*file, error) {
+	f, err := fs.Open(dir, name, unix.O_WRONLY, 0)
 	if err != nil {
 		return nil, err
 	}
 	if err := f.Sync(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &file{fs: fs, f: f, dir: dir, id: j.id, records: uint32(len(j.steps) + 1)}, nil
+	return &file{fs: fs, f: f, dir: dir, name: name, id: j.id, records: uint32(len(j.steps) + 1)}, nil
 }

@@ -309,7 +309,7 @@ func (w *world) swap(s *step, again, look bool) error {
 	}
 	if !s.new.is(in) {
 		if !again {
-			return w.refuse(s, "in the layer: "+s.new.difference(in), nil)
+			return w.refuse(s, w.inside(inLayer)+": "+s.new.difference(in), nil)
 		}
 		if in == nil {
 			return w.refuse(s, "what it displaced is no longer at "+w.path(s.from), nil)
@@ -317,7 +317,7 @@ func (w *world) swap(s *step, again, look bool) error {
 		return w.swapped(s, in, from, name, true, look)
 	}
 	if why := s.new.difference(in); why != "" {
-		return w.refuse(s, "in the layer: "+why, nil)
+		return w.refuse(s, w.inside(inLayer)+": "+why, nil)
 	}
 	at, to, toName, err := w.look(s.to)
 	if err != nil {
@@ -392,7 +392,7 @@ func (w *world) strip(s *step, again bool) error {
 		return w.shut(d, name, &s.new, st)
 	}
 	if why := s.new.difference(st); why != "" {
-		return w.refuse(s, "in the layer: "+why, nil)
+		return w.refuse(s, w.inside(inLayer)+": "+why, nil)
 	}
 	if err := w.ready(d, name, &s.new); err != nil {
 		return w.refuse(s, errnoText(err), err)

@@ -87,20 +87,21 @@ func (j *Job) Commit(ctx context.Context, fs vfs.FS, plan *changes.Plan, progres
 		return errors.Join(err, c.w.unstage(&c.journal, false))
 	}
 	fs.Part("journal")
-	f, err := create(fs, dir, &c.journal, j.Spare)
+	f, err := create(fs, dir, journalName, &c.journal, j.Spare)
 	if err != nil {
 		return errors.Join(err, c.w.unstage(&c.journal, false))
 	}
-	err = j.run(ctx, c, f, dir, progress)
-	if e := f.f.Close(); err == nil {
-		err = e
-	}
-	return err
+	return c.run(ctx, f, dir, progress)
 }
 
-// run syncs, commits and applies.
-func (j *Job) run(ctx context.Context, c *compiler, f *file, dir *sys.Dir, progress func(done, total int)) error {
-	err := c.sync(f, dir)
+// run syncs, commits and applies, and closes the journal.
+func (c *compiler) run(ctx context.Context, f *file, dir *sys.Dir, progress func(done, total int)) (err error) {
+	defer func() {
+		if e := f.f.Close(); err == nil {
+			err = e
+		}
+	}()
+	err = c.sync(f, dir)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -120,7 +121,7 @@ func (j *Job) run(ctx context.Context, c *compiler, f *file, dir *sys.Dir, progr
 // fresh says that no other commit of the branch is under way, or has been: its
 // journal is then what undoing it needs.
 func fresh(dir *sys.Dir) error {
-	old, err := readJournal(dir)
+	old, err := readJournal(dir, journalName)
 	if err != nil {
 		return err
 	}
@@ -136,17 +137,23 @@ func fresh(dir *sys.Dir) error {
 	return nil
 }
 
-// protect refuses a plan with a change at, below or above a protected
-// directory: by path, and by what the path means now under any other name.
-func (j *Job) protect(plan *changes.Plan) ([]Conflict, error) {
-	type inode struct{ dev, ino uint64 }
-	names := map[inode]string{}
-	for _, p := range j.Protected {
+// guard knows the protected directories: by path, and by what the path means
+// now under any other name.
+type guard struct {
+	paths []string
+	names map[inodeOf]string // of them and of all above
+}
+
+type inodeOf struct{ dev, ino uint64 }
+
+func guardOf(protected []string) (*guard, error) {
+	g := &guard{protected, map[inodeOf]string{}}
+	for _, p := range protected {
 		for up := p; ; up = filepath.Dir(up) {
 			var st unix.Stat_t
 			err := unix.Stat(up, &st)
 			if err == nil {
-				names[inode{st.Dev, st.Ino}] = p
+				g.names[inodeOf{st.Dev, st.Ino}] = p
 			} else if !absent(err) {
 				return nil, &os.PathError{Op: "stat", Path: up, Err: err}
 			}
@@ -155,28 +162,54 @@ func (j *Job) protect(plan *changes.Plan) ([]Conflict, error) {
 			}
 		}
 	}
+	return g, nil
+}
+
+// is says why an entry of the base cannot be displaced.
+func (g *guard) is(st *sys.Stat) string {
+	if p, ok := g.names[inodeOf{st.Dev, st.Ino}]; ok {
+		return "is " + p + " or above it, where branches are stored"
+	}
+	return ""
+}
+
+// why says why the absolute path cannot be altered; st is what is there, nil
+// for nothing. inPlace: it is not displaced.
+func (g *guard) why(path string, st *sys.Stat, inPlace bool) string {
+	if st != nil && !inPlace {
+		if why := g.is(st); why != "" {
+			return why
+		}
+	}
+	for _, p := range g.paths {
+		if within(path, p) || !inPlace && within(p, path) {
+			return "touches " + p + ", where branches are stored"
+		}
+	}
+	return ""
+}
+
+// protect refuses a plan with a change at, below or above a protected
+// directory.
+func (j *Job) protect(plan *changes.Plan) ([]Conflict, error) {
+	g, err := guardOf(j.Protected)
+	if err != nil {
+		return nil, err
+	}
 	var found []Conflict
 	for i := range plan.Roots {
 		r := &plan.Roots[i]
 		for k := range r.Changes {
 			c := &r.Changes[k]
 			inPlace := c.Kind == changes.Metadata || c.Kind == changes.Touched
-			if c.Base != nil && !inPlace {
-				if p, ok := names[inode{c.Base.Dev, c.Base.Ino}]; ok {
-					found = append(found, Conflict{r.Root.Path, c.Path(), "is " + p + " or above it, where branches are stored"})
-					continue
-				}
+			why := ""
+			if !c.Within {
+				why = g.why(filepath.Join(r.Root.Path, c.Path()), c.Base, inPlace)
+			} else if c.Base != nil && !inPlace {
+				why = g.is(c.Base) // by path it is judged with what carries it
 			}
-			if c.Within {
-				continue // by path it is judged with what carries it
-			}
-			path := c.Path()
-			full := filepath.Join(r.Root.Path, path)
-			for _, p := range j.Protected {
-				if within(full, p) || !inPlace && within(p, full) {
-					found = append(found, Conflict{r.Root.Path, path, "touches " + p + ", where branches are stored"})
-					break
-				}
+			if why != "" {
+				found = append(found, Conflict{r.Root.Path, c.Path(), why})
 			}
 		}
 	}

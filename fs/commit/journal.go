@@ -363,10 +363,10 @@ func Preallocate(fs vfs.FS, d *sys.Dir, name string) error {
 	return nil
 }
 
-// readJournal reads and parses dir's journal; nil if there is none, or none
+// readJournal reads and parses dir's journal of that name; nil if there is none, or none
 // that anything was done by.
-func readJournal(d *sys.Dir) (*journal, error) {
-	f, err := d.OpenFile(journalName, unix.O_RDONLY, 0)
+func readJournal(d *sys.Dir, name string) (*journal, error) {
+	f, err := d.OpenFile(name, unix.O_RDONLY, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}

@@ -119,7 +119,7 @@ func (r *rig) forgetCtimes() {
 	d, err := sys.OpenDir(r.store())
 	check(t, err)
 	defer d.Close()
-	j, err := readJournal(d)
+	j, err := readJournal(d, journalName)
 	check(t, err)
 	if j == nil {
 		return

@@ -33,13 +33,19 @@ func (o Outcome) String() string { return outcomes[o] }
 //
 // The caller holds the locks of the store and of the branch.
 func Recover(fs vfs.FS, dir string) (Outcome, error) {
-	fail := func(err error) (Outcome, error) { return 0, fmt.Errorf("recover %s: %w", dir, err) }
 	d, err := sys.OpenDir(dir)
 	if err != nil {
-		return fail(err)
+		return 0, fmt.Errorf("recover %s: %w", dir, err)
 	}
 	defer d.Close()
-	j, err := readJournal(d)
+	return recoverJournal(fs, d, journalName)
+}
+
+// recoverJournal is Recover for one journal in d.
+func recoverJournal(fs vfs.FS, d *sys.Dir, name string) (Outcome, error) {
+	dir := d.Name()
+	fail := func(err error) (Outcome, error) { return 0, fmt.Errorf("recover %s: %w", dir, err) }
+	j, err := readJournal(d, name)
 	if err != nil {
 		return fail(err)
 	}
@@ -56,8 +62,9 @@ func Recover(fs vfs.FS, dir string) (Outcome, error) {
 		return fail(err)
 	}
 	defer w.close()
+	w.record = name != journalName
 	fs.Part("recover")
-	f, err := reopen(fs, d, j)
+	f, err := reopen(fs, d, name, j)
 	if err != nil {
 		return fail(err)
 	}
@@ -104,7 +111,7 @@ func Inspect(dir string) (*Info, error) {
 		return nil, err
 	}
 	defer d.Close()
-	j, err := readJournal(d)
+	j, err := readJournal(d, journalName)
 	if err != nil || j == nil {
 		return nil, err
 	}

@@ -29,51 +29,62 @@ func (c *compiler) displace(base place, ch *changes.Change, below []changes.Chan
 		return side{}, false, nil
 	}
 	s := sideOf(*st)
-	no := func(why string) (side, bool, error) {
-		c.refuse(base.root, base.path, "%s", why)
-		return s, false, nil
-	}
-	if st.Attributes&fixed != 0 {
-		return no("it is immutable or append-only (chattr -i -a)")
-	}
-	if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
-		return no("it is a mount")
+	s.shared = !st.IsDir() && c.names[s.id]
+	if why, err := c.takeable(base, st, d, name, &s); err != nil || why != "" {
+		if why != "" {
+			c.refuse(base.root, base.path, "%s", why)
+		}
+		return s, false, err
 	}
 	if !st.IsDir() {
-		s.shared = c.names[s.id]
 		if st.Nlink > 1 {
 			c.names[s.id] = true
 		}
 		return s, true, nil
 	}
+	ok, err := c.below(base, d, name, &s, ch, below)
+	return s, ok, err
+}
+
+// takeable asks whether the base's entry can be taken out; s says afterwards
+// whether it must be opened for that.
+func (c *compiler) takeable(base place, st *sys.Stat, d *sys.Dir, name string, s *side) (why string, err error) {
+	if st.Attributes&fixed != 0 {
+		return "it is immutable or append-only (chattr -i -a)", nil
+	}
+	if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+		return "it is a mount", nil
+	}
+	if !st.IsDir() {
+		return "", nil
+	}
 	if c.mounts == nil {
 		if c.mounts, err = sys.Mounts(); err != nil {
-			return s, false, err
+			return "", err
 		}
 	}
 	full := c.w.path(base)
 	for _, m := range c.mounts {
 		if within(m.Target, full) {
-			return no(m.Target + " is a mount")
+			return m.Target + " is a mount", nil
 		}
 	}
 	up, err := d.Stat("")
 	if err != nil {
-		return s, false, err
+		return "", err
 	}
 	if st.Dev != up.Dev {
-		return no("it is another subvolume than its directory")
+		return "it is another subvolume than its directory", nil
 	}
 	// A directory that gets another parent must be writable itself (rename(2)),
 	// and it is walked once more afterwards.
 	if err := d.Access(name, unix.W_OK); err != nil {
 		if !errors.Is(err, unix.EACCES) || st.UID != c.uid {
-			return no("the directory cannot be moved: " + errnoText(err))
+			return "the directory cannot be moved: " + errnoText(err), nil
 		}
 		s.opened, s.open = true, st.Perm()|0o700
 	}
-	ok, err := c.below(base, d, name, &s, ch, below)
-	return s, ok, err
+	return "", nil
 }
 
 // below compares everything below a base directory that goes with it with what

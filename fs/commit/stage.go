@@ -361,6 +361,9 @@ func (c *compiler) copyAttrs(from *sys.Dir, name string, to *sys.Dir, toName str
 // out of the base again. begun says that steps may have been done: then what
 // was displaced may lie where a copy was.
 func (w *world) unstage(j *journal, begun bool) error {
+	if w.record {
+		return nil
+	}
 	var all error
 	for i := range j.steps {
 		s := &j.steps[i]

@@ -131,10 +131,15 @@ func (r *rig) session(ops ...layertest.Op) {
 // plan makes the plan; its directories stay open until the test ends.
 func (r *rig) plan() *changes.Plan {
 	r.t.Helper()
+	return r.planOf(r.layer())
+}
+
+func (r *rig) planOf(layer string) *changes.Plan {
+	r.t.Helper()
 	base, err := sys.OpenDir(r.base())
 	check(r.t, err)
 	r.t.Cleanup(func() { base.Close() })
-	in, err := sys.OpenDir(r.layer())
+	in, err := sys.OpenDir(layer)
 	check(r.t, err)
 	r.t.Cleanup(func() { in.Close() })
 	p, err := changes.Make(context.Background(), []changes.Root{{

@@ -129,7 +129,7 @@ func (c *compiler) fresh(root uint32) (list []place, few bool) {
 			return nil, false
 		}
 	}
-	if len(list) > 0 && (c.jobs[root].Copy || !c.w.fs.Ordered(c.w.roots[root].layer)) {
+	if len(list) > 0 && (c.jobs[root].Copy || !c.w.fs.Ordered(c.w.own(root))) {
 		return nil, false
 	}
 	return list, few
@@ -139,7 +139,7 @@ func (c *compiler) syncLayer(root uint32, done map[uint64]bool) error {
 	r := c.jobs[root]
 	f := r.SyncFD
 	if f == nil {
-		own, err := c.w.roots[root].layer.OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		own, err := c.w.own(root).OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		if err != nil {
 			return err
 		}

@@ -30,6 +30,9 @@ type world struct {
 	// near: only looking is done. A directory is opened from the one above if
 	// that is held, since deep ones take long from the top.
 	near bool
+	// record: the journal undoes or redoes what an undo record holds. What lies in
+	// its layers and slots is the record's own, and no copy that was staged.
+	record bool
 	// foreign are the directories in which somebody else was met: their times
 	// are not put back.
 	foreign map[place]bool
@@ -326,10 +329,9 @@ func inode(d *sys.Dir, name string) (*sys.Dir, error) {
 }
 
 // sumTree walks everything below the directory name in d. ctimes count where
-// nobody but a third party can have moved them: in what was the base's, all of
-// which could be read. In a new tree what is below an unreadable directory is
-// left out. Of what was the base's, a file that is open for writing is a
-// *writerError.
+// nobody but a third party can have moved them: in what was the base's. What is
+// below an unreadable directory is left out. Of what was the base's, a file that
+// is open for writing is a *writerError.
 func sumTree(d *sys.Dir, name string, ctimes bool) (tree, error) {
 	top, err := d.Sub(name)
 	if err != nil {
@@ -338,7 +340,7 @@ func sumTree(d *sys.Dir, name string, ctimes bool) (tree, error) {
 	defer top.Close()
 	var t tree
 	paths := newKeys(key{})
-	if !ctimes && !readable(top, "") {
+	if !readable(top, "") {
 		return t, nil
 	}
 	err = sys.Walk(top, func(v sys.Visit) (bool, error) {
@@ -346,7 +348,7 @@ func sumTree(d *sys.Dir, name string, ctimes bool) (tree, error) {
 		if ctimes && v.Stat.IsRegular() && errors.Is(lease(v.Dir, v.Node.Name), errOpen) {
 			return false, &writerError{v.Node.Path(), openFor(&v.Stat)}
 		}
-		return ctimes || !v.Stat.IsDir() || readable(v.Dir, v.Node.Name), nil
+		return !v.Stat.IsDir() || readable(v.Dir, v.Node.Name), nil
 	}, nil)
 	return t, err
 }
