@@ -148,6 +148,9 @@ func makeRig(t *testing.T) *rig {
 // suite runs on either (make test).
 func withoutEngine() string { return "TRY_TEST_NO=" + os.Getenv("TRY_TEST_NO") }
 
+// onFuse says that the suite runs on the fuse engine.
+func onFuse() bool { return os.Getenv("TRY_TEST_NO") == "overlay" }
+
 // become makes the program, and all that is there, another user's: an ordinary
 // one, where the tests run as root.
 func (r *rig) become(uid int) {

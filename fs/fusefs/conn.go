@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -37,7 +38,6 @@ type conn struct {
 	waiting int // readers in read(2)
 	readers int
 	stopped bool
-	idle    sync.Cond     // signalled when a reader leaves read(2), with mu
 	ended   chan struct{} // closed when the last reader has gone
 
 	count [64]atomic.Uint64 // by opcode
@@ -46,7 +46,6 @@ type conn struct {
 // newConn takes dev over, answers the mount's first request, and starts.
 func newConn(dev *os.File, ps *fuse.ProtocolServer, s *Server) (*conn, error) {
 	c := &conn{ps: ps, server: s, ended: make(chan struct{})}
-	c.idle.L = &c.mu
 	// A descriptor of our own: the runtime knows nothing of it, and does not
 	// make the reads wait in its poller.
 	raw, err := dev.SyscallConn()
@@ -105,7 +104,6 @@ func (c *conn) loop() {
 		n, err := c.read(in)
 		c.mu.Lock()
 		c.waiting--
-		c.idle.Broadcast()
 		// ENOENT: a request was withdrawn; ENODEV: the mount is gone.
 		end := c.stopped || err != nil && !errors.Is(err, unix.ENOENT)
 		if !end && err == nil && c.waiting == 0 {
@@ -140,29 +138,48 @@ func (c *conn) end() {
 func (c *conn) wait() { <-c.ended }
 
 // stop has every reader leave and ends the connection, whatever is under way.
-func (c *conn) stop() {
+func (c *conn) stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
-		return
+		return nil
 	}
 	c.stopped = true
-	// A reader in read(2) cannot be called back; but it returns if there is
-	// something to read, and the kernel can be made to ask us something.
-	for c.waiting > 0 {
-		if err := c.provoke(); err != nil {
-			break // the mount is gone: they return by themselves
-		}
-		c.idle.Wait()
+	// Whoever reads from here on, reads nothing; what is still at work answers
+	// into the void. A reader in read(2) is called back by a signal, after which
+	// the kernel begins the call anew, on what the descriptor is by then. So the
+	// last reference to the device goes, and with it the connection
+	// (fuse_dev_release), also where somebody outside holds a file of it.
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("end the FUSE connection: %w", err)
 	}
-	// What is still at work answers into the void. The connection ends as this
-	// was its last descriptor (fuse_dev_release).
-	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
-		if c.readers > 0 {
-			unix.Dup3(null, c.fd, unix.O_CLOEXEC)
-		}
-		unix.Close(null)
+	if c.readers > 0 {
+		err = unix.Dup3(null, c.fd, unix.O_CLOEXEC)
 	}
+	if err = errors.Join(err, unix.Close(null), interruptThreads()); err != nil {
+		return fmt.Errorf("end the FUSE connection: %w", err)
+	}
+	return nil
+}
+
+// interruptThreads sends each thread of this process a signal that the runtime
+// takes for its own and after which calls are restarted (os/signal).
+func interruptThreads() error {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		tid, err := strconv.Atoi(t.Name())
+		if err != nil {
+			return err
+		}
+		if err := unix.Tgkill(os.Getpid(), tid, unix.SIGURG); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
 }
 
 // headerSize is that of fuse_out_header: len, error, unique.
@@ -242,16 +259,8 @@ func (c *conn) write(b []byte) error {
 func (c *conn) notify(code int32, body []byte) error {
 	b := make([]byte, headerSize, headerSize+len(body))
 	binary.NativeEndian.PutUint32(b, uint32(headerSize+len(body)))
-	binary.NativeEndian.PutUint32(b[4:], uint32(code))
+	binary.NativeEndian.PutUint32(b[4:], uint32(-code)) // go-fuse has it negative, the kernel wants it positive
 	return c.write(append(b, body...))
-}
-
-// provoke makes the kernel send a request: it is asked for cached data of the
-// root directory, none of which there is.
-func (c *conn) provoke() error {
-	var b [32]byte // fuse_notify_retrieve_out: notify_unique, nodeid, offset, size, padding
-	binary.NativeEndian.PutUint64(b[8:], rootID)
-	return c.notify(fuse.NOTIFY_RETRIEVE_CACHE, b[:])
 }
 
 // dropInode drops what the kernel has cached of an inode: how it looks, and

@@ -97,7 +97,9 @@ func (s *Server) Stale() {
 // Close ends the connection: calls that are under way and all later ones fail
 // with ENOTCONN.
 func (s *Server) Close() error {
-	s.conn.stop()
+	if err := s.conn.stop(); err != nil {
+		return err
+	}
 	s.conn.wait()
 	return nil
 }
