@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"try/fs/layer/layertest"
 )
 
 // The tests of this package run the real program, built once, in directories
@@ -57,6 +59,9 @@ func TestMain(m *testing.M) {
 }
 
 func testMain(m *testing.M) (int, error) {
+	if err := layertest.EnterVolume(); err != nil {
+		return 1, err
+	}
 	// Without a controlling terminal nothing is asked.
 	_, _ = unix.Setsid()
 	unix.Umask(0o022)
@@ -75,6 +80,9 @@ func testMain(m *testing.M) (int, error) {
 		if out, err := build.CombinedOutput(); err != nil {
 			return 1, fmt.Errorf("build the program: %w\n%s", err, out)
 		}
+	}
+	if err := os.Setenv("TRY_TEST_BINARY", binary); err != nil { // for those on other volumes
+		return 1, err
 	}
 	exe, err := os.Executable()
 	if err != nil {

@@ -131,10 +131,10 @@ func (w *world) moveBack(s *step) error {
 
 // ours says why an entry in the base is not, or not only, what we put there.
 func (w *world) ours(is *side, st *sys.Stat, d *sys.Dir, name string) (string, error) {
-	if why := is.difference(st); why != "" {
+	if why := is.displacement(st); why != "" {
 		return why, nil
 	}
-	if !isDir(is.id) || is.tree.count == 0 {
+	if !isDir(is.id) || is.tree.count == 0 && st.Mtime == is.mtime {
 		return "", nil
 	}
 	t, err := sumTree(d, name, false)
@@ -198,7 +198,13 @@ func (w *world) swapBack(s *step) error {
 	if err := w.passed(err); err != nil {
 		return err
 	}
-	if s.new.is(in) { // not done
+	if s.new.is(in) { // not done, or undone already
+		if err := w.keepTime(from, name, &s.new, in, true); err != nil {
+			return err
+		}
+		if err := w.keepTime(to, toName, &s.old, at, true); err != nil {
+			return err
+		}
 		if err := w.restore(from, name, &s.new, in); err != nil {
 			return err
 		}
@@ -230,6 +236,9 @@ func (w *world) swapBack(s *step) error {
 	if in, from, name, err = w.look(s.from); err != nil {
 		return err
 	}
+	if err := w.keepTime(from, name, &s.new, in, true); err != nil {
+		return err
+	}
 	if !s.new.is(in) && in != nil {
 		// Replaced between look and exchange: theirs goes back into the base, and
 		// what was there before stays in the branch.
@@ -244,6 +253,9 @@ func (w *world) swapBack(s *step) error {
 		return err
 	}
 	if at, to, toName, err = w.look(s.to); err != nil {
+		return err
+	}
+	if err := w.keepTime(to, toName, &s.old, at, true); err != nil {
 		return err
 	}
 	return w.restore(to, toName, &s.old, at)

@@ -136,7 +136,7 @@ func (w *world) settled(s *step, look bool) error {
 // displaced judges what a step took out of the base. Nobody can open it there
 // any more: who has it open for writing now had it before.
 func (w *world) displaced(s *step, was *side, st *sys.Stat, d *sys.Dir, name string) error {
-	if why := was.difference(st); why != "" {
+	if why := was.displacement(st); why != "" {
 		return w.refuse(s, why, nil)
 	}
 	if s.baseAt().area != inBase {
@@ -351,13 +351,16 @@ func (w *world) swapped(s *step, in *sys.Stat, from *sys.Dir, name string, again
 			return err
 		}
 	}
+	if err := w.keepTime(from, name, &s.old, in, again); err != nil {
+		return err
+	}
 	if err := w.shut(from, name, &s.old, in); err != nil {
 		return err
 	}
 	if isDir(s.new.id) || isDir(s.old.id) {
 		w.release()
 	}
-	if !s.new.opened && len(s.new.marks) == 0 {
+	if !isDir(s.new.id) && !s.new.opened && len(s.new.marks) == 0 {
 		return nil
 	}
 	if !again && !isDir(s.new.id) && !s.new.opened {
@@ -367,7 +370,39 @@ func (w *world) swapped(s *step, in *sys.Stat, from *sys.Dir, name string, again
 	if err != nil {
 		return err
 	}
+	if err := w.keepTime(to, toName, &s.new, at, again); err != nil {
+		return err
+	}
 	return w.arrived(to, toName, &s.new, at)
+}
+
+// keepTime gives a directory the time that an exchange took from it, see
+// [side.displacement]. doubt: somebody may have been in it since; then its time
+// is theirs.
+func (w *world) keepTime(d *sys.Dir, name string, is *side, st *sys.Stat, doubt bool) error {
+	if !isDir(is.id) || !is.is(st) || st.Mtime == is.mtime {
+		return nil
+	}
+	if doubt {
+		for _, ctimes := range []bool{false, true} { // a new one's sum, or one of the base's
+			t, err := sumTree(d, name, ctimes)
+			if err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, sys.ErrMoved) {
+				return err
+			}
+			if doubt = err != nil || t != is.tree; !doubt {
+				break
+			}
+		}
+		if doubt {
+			return nil
+		}
+	}
+	h, err := hold(d, name, is.id)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return w.fs.Set(h, "", vfs.Attr{Times: &vfs.Times{Access: sys.KeepTime, Modify: is.mtime}})
 }
 
 // strip finds its entry where it was or where a directory above took it.

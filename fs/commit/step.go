@@ -174,6 +174,18 @@ func (w *side) difference(st *sys.Stat) string {
 	return ""
 }
 
+// displacement is difference after a rename or an exchange. An exchange of xfs
+// moves the mtime of a directory that gets another parent
+// (fs/xfs/xfs_inode.c, xfs_cross_rename); what was done in it the sum tells.
+func (w *side) displacement(st *sys.Stat) string {
+	if isDir(w.id) && st != nil {
+		now := *st
+		now.Mtime = w.mtime
+		st = &now
+	}
+	return w.difference(st)
+}
+
 // untouched is difference before anything was moved: ctime counts too, unless
 // an earlier step of ours has altered the inode (opened it, or another name).
 func (w *side) untouched(st *sys.Stat) string {

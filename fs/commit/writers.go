@@ -145,12 +145,14 @@ func holds(proc string, st *sys.Stat) bool {
 	}
 	maps, _ := os.ReadFile(proc + "/maps")
 	for line := range strings.Lines(string(maps)) {
-		// address perms offset dev inode path
+		// address perms offset dev inode path; on btrfs dev is not that of stat(2)
 		f := strings.Fields(line)
-		if len(f) < 5 || !strings.HasPrefix(f[1], "rw") || !strings.HasSuffix(f[1], "s") || f[4] != strconv.FormatUint(st.Ino, 10) {
+		if len(f) < 6 || !strings.HasPrefix(f[1], "rw") || !strings.HasSuffix(f[1], "s") || f[4] != strconv.FormatUint(st.Ino, 10) {
 			continue
 		}
-		if f[3] == fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev)) {
+		var at unix.Stat_t
+		_, path, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "/")
+		if unix.Stat("/"+path, &at) == nil && at.Ino == st.Ino && at.Dev == st.Dev {
 			return true
 		}
 	}

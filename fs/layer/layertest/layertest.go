@@ -31,6 +31,10 @@ type Op []string
 // Main runs the tests, or, in the process that Session has started, the
 // session. A package that uses Session calls it from TestMain.
 func Main(m *testing.M) {
+	if err := EnterVolume(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	if os.Getenv(helper) != "" {
 		if err := inside(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
