@@ -12,9 +12,11 @@ export CGO_ENABLED ?= 0
 testenv = mkdir -p $(SCRATCH) && export TMPDIR=$(SCRATCH) GOTMPDIR=$(SCRATCH) LANG=C.UTF-8
 # Under nohup(1), or in the background of a script, signals are ignored that the
 # tests send; they would wait for ever.
-gotest = env --default-signal $(GO) test -count=1
+gotest = $(node) env --default-signal $(GO) test -count=1
+# Root lets everybody open /dev/fuse, in a mount namespace of its own.
+node = $(if $(filter 0,$(shell id -u)),.ci/fuse-node)
 
-.PHONY: help build install test test1 race crash fuzz bench lint fmt clean
+.PHONY: help build install test test1 fuse1 race crash fuzz bench lint fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -25,11 +27,19 @@ build: ## bin/try
 install: build ## into $(PREFIX)/bin (DESTDIR is honoured)
 	install -D -m 0755 bin/try $(DESTDIR)$(PREFIX)/bin/try
 
-test: ## every test
+# What runs in sessions runs on both engines, the second time without overlay.
+test: ## every test, on both engines
 	$(testenv) && $(gotest) -timeout 15m ./...
+	@if $(node) test -w /dev/fuse; then \
+	  echo "once more, on the fuse engine:"; $(testenv) && TRY_TEST_NO=overlay $(gotest) -timeout 15m ./supervisor ./cmd/try; \
+	else echo "SKIPPED, for /dev/fuse cannot be opened: the fuse engine"; test -z "$$TRY_TEST_FUSE"; fi
 
 test1: ## every test with GOMAXPROCS=1 and umask 002
 	umask 002 && $(testenv) && GOMAXPROCS=1 $(gotest) -timeout 20m ./...
+
+fuse1: ## the fuse engine with GOMAXPROCS=1: a server that waits for itself would hang
+	$(testenv) && GOMAXPROCS=1 $(gotest) -timeout 10m ./fs/fusefs ./fs/fstest
+	$(testenv) && GOMAXPROCS=1 TRY_TEST_NO=overlay $(gotest) -timeout 10m -run 'Fuse|Mounts|Race|Native' ./supervisor
 
 # Two packages have no goroutines, and start so many processes that the detector
 # would make them take ten minutes for nothing.
