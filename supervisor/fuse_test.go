@@ -111,3 +111,56 @@ new"; test -d own/d; test ! -e locked/f; test ! -e f
 		// The store that was made on a mount went with it.
 	})
 }
+
+// TestSerializable: what the command has read, found missing or listed must be
+// as it was when its branch is committed, at once or later.
+func TestSerializable(t *testing.T) {
+	const before = "mkdir d e; echo 1 > read; echo 1 > other; echo 1 > d/x; ln -s read l"
+	for _, c := range []struct {
+		name, script, outside, conflict string
+	}{
+		{"nothing", "cat read > out", "echo 2 > other", ""},
+		{"a file", "cat read > out", "echo 2 > read", "read"},
+		{"a file replaced", "cat d/x > out", "mv d f; mkdir d; echo 1 > d/x", "d/x"},
+		{"metadata", "test -x read || echo no > out", "chmod +x read", "read"},
+		{"a missing name", "test -e config || echo no > out", "echo 2 > config", "config"},
+		{"a name that stays missing", "test -e config || echo no > out", "echo 2 > config2", ""},
+		{"a listing", "ls d > out", "echo 2 > d/y", "d"},
+		{"another listing", "ls d > out", "echo 2 > e/y", ""},
+		{"a link", "cat l > out", "rm l; ln -s other l", "l"},
+		{"what it wrote itself", "echo 2 > d/new; cat d/new > out", "echo 2 > other", ""},
+	} {
+		for _, later := range []bool{false, true} {
+			t.Run(c.name+map[bool]string{true: ", later"}[later], func(t *testing.T) {
+				r := newRig(t)
+				r.needFuse()
+				r.outside(before)
+				var o *outcome
+				if later {
+					r.sh("--serializable", "--keep", "-b", "mine", c.script).want(0)
+					r.outside(c.outside)
+					o = r.try("commit", "mine")
+				} else {
+					p, in := r.underReaper(nil, binary, "--serializable", "-y", "-b", "mine", "--", "/bin/sh", "-euc", c.script+"; echo ready >&3; read line")
+					p.untilReady()
+					r.outside(c.outside)
+					_, err := in.(interface{ Write([]byte) (int, error) }).Write([]byte("go\n"))
+					r.must(err)
+					o = p.wait()
+				}
+				if c.conflict == "" {
+					o.want(0)
+					return
+				}
+				o.want(125).says(r.at(c.conflict)+": the command has read it", "has changed since")
+				if _, err := os.Lstat(r.at("out")); err == nil {
+					t.Error("it was committed")
+				}
+			})
+		}
+	}
+	t.Run("overlay", func(t *testing.T) {
+		r := newRig(t)
+		r.sh("--serializable", "--engine", "overlay", "true").want(125).says("--engine fuse")
+	})
+}

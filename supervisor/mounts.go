@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,7 +15,14 @@ import (
 )
 
 // enginesOf are the engines that --engine means, in the order of preference.
-func enginesOf(name string) ([]engine.Engine, error) {
+// Only fuse knows what was read.
+func enginesOf(name string, serializable bool) ([]engine.Engine, error) {
+	if serializable {
+		if name == "overlay" {
+			return nil, withHint(errors.New("--serializable: the overlay engine does not know what a command reads"), "leave out --engine, or use --engine fuse")
+		}
+		name = "fuse"
+	}
 	switch name {
 	case "auto":
 		return []engine.Engine{overlay.Overlay{}, fusefs.Fuse{}}, nil

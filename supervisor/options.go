@@ -65,11 +65,13 @@ type Options struct {
 	Deny       []string // not there
 	Sockets    []string // names or paths that pass
 
-	Net     string         // "host" or "none"
-	Engine  string         // "auto", "overlay", "fuse"
-	Grace   *time.Duration // between TERM and KILL; nil: policy, then 2 s
-	Wait    bool           // wait for what CMD left instead of ending it
-	Timeout time.Duration  // 0: none
+	Net    string // "host" or "none"
+	Engine string // "auto", "overlay", "fuse"
+	// Serializable: what the command has read must not have changed at a commit.
+	Serializable bool
+	Grace        *time.Duration // between TERM and KILL; nil: policy, then 2 s
+	Wait         bool           // wait for what CMD left instead of ending it
+	Timeout      time.Duration  // 0: none
 
 	Terminal       Terminal
 	StdoutToStderr bool  // --json: stdout belongs to the result document

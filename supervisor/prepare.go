@@ -186,7 +186,7 @@ func (s *setup) cover() error {
 	if s.mounts, err = sys.Mounts(); err != nil {
 		return err
 	}
-	engines, err := enginesOf(s.opts.Engine)
+	engines, err := enginesOf(s.opts.Engine, s.opts.Serializable)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"try/fs/engine"
 	"try/fs/fusefs"
+	"try/fs/sys"
 )
 
 // A server answers for a FUSE mount, in which the paths in hidden are not.
@@ -14,8 +15,12 @@ type server func(m engine.Mount, dev *os.File, hidden []string) error
 // serve answers for the root at m until the session is over. This process must
 // never touch what it serves: it sees the base by its own mounts.
 func (s *session) serve(m engine.Mount, dev *os.File, hidden []string) error {
-	server, err := fusefs.Serve(dev, fusefs.Root{Base: m.Target, Layers: []string{m.Upper}, Work: m.Work},
-		fusefs.Options{Hidden: hidden})
+	o := fusefs.Options{Hidden: hidden}
+	if s.set.opts.Serializable {
+		r := &reads{root: m.Target, seen: map[string]sys.Stat{}}
+		s.reads, o.Reads = append(s.reads, r), r.note
+	}
+	server, err := fusefs.Serve(dev, fusefs.Root{Base: m.Target, Layers: []string{m.Upper}, Work: m.Work}, o)
 	if err != nil {
 		return err
 	}

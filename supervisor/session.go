@@ -28,6 +28,7 @@ type session struct {
 	ns  *ns.Session // nil once it is over
 	// What this process serves of the session's mounts, as long as ns.
 	servers []*fusefs.Server
+	reads   []*reads // of each that it serves, with --serializable
 	res     *Result
 	c       *committer // once the policy was asked
 
@@ -301,7 +302,7 @@ func (s *session) check(ctx context.Context) error {
 // writes when the mount goes: then the layer is whole.
 func (s *session) plan(ctx context.Context) error {
 	if len(s.servers) > 0 {
-		if err := s.over(); err != nil {
+		if err := errors.Join(s.over(), s.keepReads()); err != nil {
 			return err
 		}
 	}

@@ -291,7 +291,12 @@ func (c *committer) drift() ([]commit.Conflict, error) {
 	if err != nil {
 		return nil, err
 	}
-	return commit.Drift(c.res.Plan, c.roots, lists, clock)
+	conflicts, err := commit.Drift(c.res.Plan, c.roots, lists, clock)
+	if err != nil {
+		return nil, err
+	}
+	read, err := readAndChanged(c.b)
+	return append(conflicts, read...), err
 }
 
 // apply journals and applies what is left of the plan.

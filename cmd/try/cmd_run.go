@@ -56,12 +56,13 @@ type runCmd struct {
 	Deny       []raw  `sep:"none"`
 	Socket     []raw  `sep:"none"`
 
-	Net     string `enum:",host,none" default:""`
-	Engine  string `enum:",auto,overlay,fuse" default:""`
-	Grace   *duration
-	Wait    bool
-	Timeout *duration
-	Pty     *bool `negatable:""`
+	Net          string `enum:",host,none" default:""`
+	Engine       string `enum:",auto,overlay,fuse" default:""`
+	Serializable bool
+	Grace        *duration
+	Wait         bool
+	Timeout      *duration
+	Pty          *bool `negatable:""`
 
 	Quiet      bool   `short:"q"`
 	Summary    string `enum:",auto,full,none" default:""`
@@ -132,6 +133,7 @@ func (c *runCmd) options() (supervisor.Options, error) {
 		Sockets:        texts(c.Socket),
 		Net:            c.Net,
 		Engine:         c.Engine,
+		Serializable:   c.Serializable,
 		Grace:          (*time.Duration)(c.Grace),
 		Wait:           c.Wait,
 		StdoutToStderr: c.JSON,

@@ -37,6 +37,7 @@ var flagHelp = []struct {
 	{"how CMD runs", []flagLine{
 		{"net", "NET", "Network: host (the default) or none"},
 		{"engine", "ENGINE", "File system engine: auto (the default), overlay or fuse"},
+		{"serializable", "", "Commit only if nothing that CMD has read has changed meanwhile. Takes the fuse engine"},
 		{"grace", "D", "Time between asking leftover processes to end and ending them (2s)"},
 		{"wait", "", "Wait for the processes that CMD leaves instead of ending them"},
 		{"timeout", "D", "End CMD after this time"},
