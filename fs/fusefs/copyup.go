@@ -296,7 +296,9 @@ func (t *tree) install(n *node, s sys.Stat, as string, dst int) error {
 		if held != nil {
 			held.Close()
 		}
-		if err := t.work.dir.Unlink(as); err != nil {
+		if s.Nlink > 1 { // the base has other names of it: see links.go
+			t.keepHeld(n, s)
+		} else if err := t.work.dir.Unlink(as); err != nil {
 			return err
 		}
 	} else {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"try/fs/layer/layertest"
 )
 
 // The mount is used by another process than the one that serves it: the same
@@ -23,6 +25,9 @@ import (
 const (
 	insideEnv = "TRY_TEST_FUSEFS_INSIDE" // the mount namespace that it must not be in
 	mountEnv  = "TRY_TEST_FUSEFS_MOUNT"
+
+	// overlayEnv has the kernel's overlay mounted instead, with these options.
+	overlayEnv = "TRY_TEST_FUSEFS_OVERLAY"
 )
 
 func TestMain(m *testing.M) {
@@ -45,6 +50,12 @@ func mountInside() error {
 	}
 	if own == os.Getenv(insideEnv) {
 		return errors.New("not in a mount namespace of its own: nothing is mounted")
+	}
+	if options := os.Getenv(overlayEnv); options != "" {
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return fmt.Errorf("make mounts private: %w", err)
+		}
+		return unix.Mount("overlay", os.Getenv(mountEnv), "overlay", 0, options)
 	}
 	c, err := net.FileConn(os.NewFile(3, "control"))
 	if err != nil {
@@ -141,17 +152,8 @@ func (l *lab) run(t *testing.T, name string, env ...string) (*Server, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=5m", "-test.run=^TestInside$/^"+strings.ReplaceAll(name, "/", "$/^")+"$")
-	cmd.Env = append(append(os.Environ(), insideEnv+"="+own, mountEnv+"="+l.dir+"/mnt"), env...)
+	cmd := l.command(own, name, env...)
 	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-	if os.Getuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
-		// Only for the mount; what the test does is done without them.
-		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
-	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := errors.Join(cmd.Start(), theirs.Close()); err != nil {
@@ -184,6 +186,36 @@ func (l *lab) run(t *testing.T, name string, env ...string) (*Server, error) {
 		t.Log(out.String())
 	}
 	return s, nil
+}
+
+// command runs a case in namespaces of its own.
+func (l *lab) command(own, name string, env ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=10s", "-test.run=^TestInside$/^"+strings.ReplaceAll(name, "/", "$/^")+"$")
+	cmd.Env = append(append(os.Environ(), insideEnv+"="+own, mountEnv+"="+l.dir+"/mnt"), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+	if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE} // to mount
+	}
+	return cmd
+}
+
+// overlay runs a case on the kernel's overlay of the same base and layer.
+func (l *lab) overlay(t *testing.T, name string) {
+	t.Helper()
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	check(t, err)
+	work := l.dir + "/work/overlay"
+	check(t, os.Mkdir(work, 0o700))
+	cmd := l.command(own, name, fmt.Sprintf("%s=userxattr,volatile,lowerdir=%s,upperdir=%s,workdir=%s", overlayEnv, l.base(""), l.layer(""), work))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s on the kernel's overlay: %v\n%s", name, err, out)
+	}
+	check(t, layertest.Empty(work))
+	check(t, os.Remove(work))
 }
 
 func (l *lab) serve(conn *net.UnixConn) (*Server, error) {

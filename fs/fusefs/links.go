@@ -36,17 +36,31 @@ func (t *tree) keepLinks(n *node, s sys.Stat, at name) error {
 	return nil
 }
 
-// linkCopy makes other, a name in the base, one of the copy at at.
+// keepHeld is keepLinks for a copy that has no name but one in the workshop,
+// which is the place of one that nobody has come upon.
+func (t *tree) keepHeld(n *node, s sys.Stat) {
+	n.mu.Lock()
+	n.links += int32(s.Nlink) - 1
+	n.mu.Unlock()
+	t.ref(n)
+}
+
+// linkCopy makes other, a name in the base, one of the copy at at; or, if that
+// is nowhere, of the copy that is held.
 func (t *tree) linkCopy(n *node, at, other name) error {
 	if _, err := t.raise(other.in); err != nil {
 		return err
 	}
-	h, err := t.open(at.in, at.in.upper())
-	if err != nil {
-		return err
+	link := func(to *sys.Dir) error { return n.gone.LinkHere(to, other.name) }
+	if at.in != nil {
+		h, err := t.open(at.in, at.in.upper())
+		if err != nil {
+			return err
+		}
+		defer t.fds.done(h)
+		link = func(to *sys.Dir) error { return h.dir.Link(at.name, to, other.name) }
 	}
-	defer t.fds.done(h)
-	err = t.into(other.in, func(to *sys.Dir) error { return h.dir.Link(at.name, to, other.name) })
+	err := t.into(other.in, link)
 	if errors.Is(err, unix.EEXIST) { // somebody else came upon it
 		return nil
 	}
@@ -62,8 +76,8 @@ func (t *tree) linkCopy(n *node, at, other name) error {
 // joinLink is called when a name in the base leads to a node that was copied
 // up under another name.
 func (t *tree) joinLink(n *node, p *node, as string) error {
-	at, ok := n.place()
-	if !ok || at == (name{p, as}) {
+	at, _ := n.place()
+	if at == (name{p, as}) {
 		return nil
 	}
 	return t.linkCopy(n, at, name{p, as})

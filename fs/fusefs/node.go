@@ -171,6 +171,10 @@ type table struct {
 	byID  map[uint64]*node
 	byKey map[key]*node // all but directories
 	next  uint64
+
+	// removed counts the names that sessions removed of an inode of the base
+	// with several, which the base still has.
+	removed map[key]int32
 }
 
 const rootID = 1
@@ -216,6 +220,7 @@ func (t *table) add(n *node, k key) *node {
 		}
 		n.keys[0] = k
 		t.byKey[k] = n
+		n.links = -t.removed[k]
 	}
 	t.next++
 	n.id, n.lookups = t.next, 1
@@ -231,6 +236,16 @@ func (t *table) alias(n *node, k key) {
 		n.keys[1] = k
 		t.byKey[k] = n
 	}
+}
+
+// unlinked counts one more removed name.
+func (t *table) unlinked(k key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.removed == nil {
+		t.removed = make(map[key]int32)
+	}
+	t.removed[k]++
 }
 
 // disown lets the inode below be a new node from now on: somebody outside

@@ -57,7 +57,7 @@ func (t *tree) unlink(p *node, as string) error {
 	if err := t.remove(p, as, e); err != nil {
 		return err
 	}
-	t.dropped(e.node, p, as, e.level)
+	t.dropped(e.node, p, as, e)
 	return nil
 }
 
@@ -85,19 +85,28 @@ func (t *tree) keep(n, p *node, as string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gone = held
-	return nil
+	if n.links <= 0 || n.level.Load() > 0 {
+		return nil
+	}
+	// The base has more names of it, see links.go: what has none in the end
+	// cannot be given one again.
+	n.links--
+	return at.dir.Link(at.name, t.work.dir, t.work.fresh())
 }
 
-// dropped notes that n has lost a name, which was on level.
-func (t *tree) dropped(n, p *node, as string, level int) {
+// dropped notes that n has lost a name, where e was.
+func (t *tree) dropped(n, p *node, as string, e entry) {
 	p.setChild(as, nil)
+	if e.level > 0 && e.found.st.Nlink > 1 {
+		t.table.unlinked(keyOf(e.found.st)) // it still has the name below
+	}
 	if n == nil {
 		return
 	}
 	n.dropName(p, as)
-	if level > 0 {
+	if e.level > 0 {
 		n.mu.Lock()
-		n.links-- // it still has the name below
+		n.links--
 		n.mu.Unlock()
 	}
 }

@@ -212,12 +212,10 @@ func (m *move) note() {
 		m.q.setChild(m.to, m.src.node)
 		return
 	}
-	if n := m.dst.node; m.over && n != nil {
-		if n.isDir() {
-			t.bury(n, m.dst.found.st)
-		} else {
-			t.dropped(n, m.q, m.to, m.dst.level)
-		}
+	if n := m.dst.node; m.over && !m.dst.dir {
+		t.dropped(n, m.q, m.to, m.dst)
+	} else if m.over && n != nil {
+		t.bury(n, m.dst.found.st)
 	}
 	t.movedTo(m.src.node, m.p, m.as, m.q, m.to)
 	m.p.setChild(m.as, nil)
