@@ -251,8 +251,21 @@ func compareXattrs(in, from *sys.Dir, at string) ([]Xattr, error) {
 	}
 	var list []Xattr
 	for attr, value := range news {
+		if unread[attr] || layer.Reserved(attr) {
+			continue
+		}
 		old, had := olds[attr]
-		if had && bytes.Equal(old, value) || unread[attr] || layer.Reserved(attr) {
+		if !had && layer.Escape(attr) != attr {
+			// The base's own of that name no session sees, but one may set it.
+			if old, err = from.Xattr(at, attr); errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EACCES) {
+				err = nil
+			}
+			if err != nil {
+				return nil, changing(err)
+			}
+			had = old != nil
+		}
+		if had && bytes.Equal(old, value) {
 			continue
 		}
 		list = append(list, Xattr{attr, old, value})

@@ -118,6 +118,10 @@ func (l *linker) look(root int, c *Change) {
 	g.parted = g.parted || inodeOf(g.change.Layer) != inodeOf(c.Layer)
 }
 
+// OfBase says that the layer's file began as a copy of the base's, as far as
+// that can be told: at this path or, if it carries the mark, at another.
+func (c *Change) OfBase() bool { return c.CopiedUp || inPlace(c) }
+
 // inPlace says that the layer's file began as the copy of this base file, and
 // did not take its place. A copy of a file with several names carries no mark
 // (fs/overlayfs/copy_up.c, ovl_do_copy_up), one of another file that was

@@ -17,7 +17,7 @@ import (
 func TestEachCallFails(t *testing.T) {
 	layertest.Skip(t)
 	for _, copies := range []bool{false, true} {
-		for _, errno := range []unix.Errno{unix.EIO, unix.ENOSPC, unix.EACCES} {
+		for _, errno := range []unix.Errno{unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EACCES} {
 			said := map[string]int{}
 			n := 0
 			for more := true; more; n += step1() {

@@ -12,9 +12,6 @@ import (
 	"try/fs/sys"
 )
 
-// origin is the mark of what was copied up (fs/overlayfs/overlayfs.h).
-const origin = "user.overlay.origin"
-
 const fixed = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 
 // displace describes the base's entry that a step takes out, and asks whether
@@ -172,7 +169,7 @@ func (c *compiler) arrive(from, base place, ch *changes.Change, below []changes.
 		}
 		return s, false, err
 	}
-	if ch.Base != nil && ch.Base.IsRegular() && st.IsRegular() && copiedUp(s.marks) {
+	if ch.Base != nil && ch.Base.IsRegular() && st.IsRegular() && ch.OfBase() {
 		if err := c.dropped(base, &s); err != nil {
 			return s, false, err
 		}
@@ -267,10 +264,6 @@ func marksOf(d *sys.Dir, name string) ([]mark, error) {
 	return list, nil
 }
 
-func copiedUp(marks []mark) bool {
-	return slices.ContainsFunc(marks, func(m mark) bool { return m.from == origin })
-}
-
 // dropped adds the attributes of the base's file that its copy in the layer
 // lacks only because copy-up left them out.
 func (c *compiler) dropped(base place, s *side) error {
@@ -287,6 +280,9 @@ func (c *compiler) dropped(base place, s *side) error {
 	}
 	var list []mark
 	for attr, value := range layer.Dropped(raw) {
+		if slices.ContainsFunc(s.marks, func(m mark) bool { return m.to == attr }) {
+			continue // a session has set its own
+		}
 		list = append(list, mark{to: attr, value: value})
 	}
 	slices.SortFunc(list, func(a, b mark) int { return strings.Compare(a.to, b.to) })

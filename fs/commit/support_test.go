@@ -328,6 +328,9 @@ func (r *rig) want() map[string]entry {
 
 func unixTime(t sys.Time) time.Time { return time.Unix(0, int64(t)) }
 
+// origin is the mark of what was copied up (fs/overlayfs/overlayfs.h).
+const origin = "user.overlay.origin"
+
 // many makes n changes in ten directories: half exchanged, the rest added and
 // deleted. The layer is made by hand, as a session would.
 func many(t testing.TB, r *rig, n int) {
