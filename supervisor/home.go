@@ -65,6 +65,9 @@ func homeDir() string {
 	return ""
 }
 
+// configHome is where the user's configuration lies; "": below HOME.
+func configHome() string { return os.Getenv("XDG_CONFIG_HOME") }
+
 // storePaths says where the home store is, and where it would be looked for
 // if the environment said nothing.
 func (h *Home) storePaths() (path string, others []string) {
@@ -90,7 +93,7 @@ func (h *Home) places(dir string) (policy.Places, error) {
 		return policy.Places{}, err
 	}
 	p := policy.Places{
-		Home: h.user, Config: os.Getenv("XDG_CONFIG_HOME"),
+		Home: h.user, Config: configHome(),
 		Protected: protected, StartUp: policy.StartUpFiles(os.Getenv), Path: os.Getenv("PATH"),
 		Trust: policy.NewTrust(filepath.Join(h.store.Path(), "trust")),
 	}
@@ -216,20 +219,26 @@ func (h *Home) Abort(name string, ui UI) (*Result, error) {
 
 // String says it in one line.
 func (r Recovery) String() string {
+	what := "the commit of branch " + cmp.Or(r.Branch, r.ID)
+	if r.Undo {
+		what = "an undo or redo of " + cmp.Or(r.Branch, r.ID)
+	}
+	what += ", which a crash had left,"
 	switch {
 	case r.Err != nil:
-		return fmt.Sprintf("the commit of branch %s, which a crash had left, cannot be decided: %v", cmp.Or(r.Branch, r.ID), r.Err)
+		return fmt.Sprintf("%s cannot be decided: %v", what, r.Err)
 	case r.Outcome == commit.Committed:
-		return fmt.Sprintf("the commit of branch %s, which a crash had left, was finished", r.Branch)
+		return what + " was finished"
 	case len(r.Conflicts) > 0:
-		return fmt.Sprintf("the commit of branch %s, which a crash had left, was taken back: %s", r.Branch, r.Conflicts[0])
+		return fmt.Sprintf("%s was taken back: %s", what, r.Conflicts[0])
 	}
-	return fmt.Sprintf("the commit of branch %s, which a crash had left, was taken back", r.Branch)
+	return what + " was taken back"
 }
 
 // Recovery is what became of one interrupted commit.
 type Recovery struct {
 	Branch, ID string
+	Undo       bool // it was the undoing, or the redoing, of the branch's commit
 	Outcome    commit.Outcome
 	Conflicts  []commit.Conflict // why it was rolled back
 	Err        error             // it could not be decided; nothing more was touched
@@ -239,7 +248,7 @@ type Recovery struct {
 // had left.
 func (h *Home) Recovered() []Recovery { return h.recovered }
 
-// recover finishes or rolls back each commit that a crash left. It returns
+// recover finishes or rolls back each commit, and each undoing, that a crash left. It returns
 // what it did, and an error only if the store cannot be read.
 func (h *Home) recover() ([]Recovery, error) {
 	pending, err := h.store.Pending()
@@ -249,6 +258,19 @@ func (h *Home) recover() ([]Recovery, error) {
 	var list []Recovery
 	for _, id := range pending {
 		r, ok, err := h.recoverOne(id, nil)
+		if err != nil {
+			return list, err
+		}
+		if ok {
+			list = append(list, r)
+		}
+	}
+	records, err := h.store.PendingRecords()
+	if err != nil {
+		return list, err
+	}
+	for _, n := range records {
+		r, ok, err := h.recoverRecord(n)
 		if err != nil {
 			return list, err
 		}

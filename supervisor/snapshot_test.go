@@ -162,7 +162,7 @@ func (r *rig) same(want snapshot) {
 }
 
 // inRecord is what an undo record consists of.
-var inRecord = regexp.MustCompile(`^(journal(\.[0-9a-f]{16})?|lock|meta|size|u[0-9]+|undo[0-9]+)$`)
+var inRecord = regexp.MustCompile(`^(journal(\.[0-9a-f]{16})?|lock|meta|size|kept|u[0-9]+|undo[0-9]+)$`)
 
 // clean wants the home store to hold nothing but one spare skeleton, one
 // preallocated journal and the undo records (B31).

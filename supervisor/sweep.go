@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"try/fs/branch"
+	"try/supervisor/policy"
 )
 
 // sweepName is argv[0] of the detached child that empties the trash.
@@ -38,14 +39,25 @@ func sweep(store string) error {
 		return err
 	}
 	defer s.Close()
-	return errors.Join(clearStale(s), s.Tidy(context.Background()))
+	return tidyStore(s, policy.Places{Home: homeDir(), Config: configHome()})
+}
+
+// tidyStore does what is done behind a run: it drops what nobody can need any
+// more, undo records that the policy does not keep included, and empties the
+// trash.
+func tidyStore(s *branch.Store, p policy.Places) error {
+	limits, err := undoLimits(p)
+	if err == nil { // who cannot be understood wants nothing deleted
+		_, err = collect(context.Background(), s, limits, false)
+	}
+	return errors.Join(err, clearStale(s), s.Tidy(context.Background()))
 }
 
 // tidy has the trash emptied behind the run: by a child that holds none of the
 // caller's descriptors, or at once if TRY_SYNC is set.
 func (h *Home) tidy() error {
 	if os.Getenv("TRY_SYNC") != "" {
-		return errors.Join(clearStale(h.store), h.store.Tidy(context.Background()))
+		return tidyStore(h.store, policy.Places{Home: h.user, Config: configHome()})
 	}
 	if untidy, err := h.store.Untidy(); err != nil || !untidy && !h.hasGroups() {
 		return err
@@ -74,7 +86,7 @@ func (h *Home) sweeper() (*exec.Cmd, error) {
 		return nil, fmt.Errorf("empty the trash: %w", err)
 	}
 	return &exec.Cmd{
-		Path: exe, Args: []string{sweepName, h.store.Path()}, Dir: "/", Env: []string{},
+		Path: exe, Args: []string{sweepName, h.store.Path()}, Dir: "/", Env: []string{"HOME=" + homeDir(), "XDG_CONFIG_HOME=" + configHome()},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}, nil
 }

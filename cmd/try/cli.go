@@ -22,6 +22,9 @@ type words struct {
 	Commit   commitCmd   `cmd:"" help:"Apply a kept branch to the base."`
 	Abort    abortCmd    `cmd:"" help:"Drop a kept branch."`
 	Branches branchesCmd `cmd:"" help:"List the branches."`
+	Undo     undoCmd     `cmd:"" help:"Take a commit back."`
+	Redo     redoCmd     `cmd:"" help:"Bring a commit again that was undone."`
+	GC       gcCmd       `cmd:"" name:"gc" help:"Forget the commits that the policy does not keep."`
 	Recover  recoverCmd  `cmd:"" help:"Finish or roll back what a crash left."`
 	Doctor   doctorCmd   `cmd:"" help:"Say what works here, why not, and how to fix it."`
 	Log      logCmd      `cmd:"" help:"Print what the variants of a race wrote."`
@@ -123,7 +126,7 @@ func cut(args []string, known []flagField) parts {
 
 // reserved lists the words that are commands of ours.
 func reserved() []string {
-	return []string{"changes", "commit", "abort", "branches", "recover", "doctor", "policy", "version", "help", "log"}
+	return []string{"changes", "commit", "abort", "branches", "undo", "redo", "gc", "recover", "doctor", "policy", "version", "help", "log"}
 }
 
 // wordIn is the reserved word in a command line of ours.

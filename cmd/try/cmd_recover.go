@@ -31,7 +31,11 @@ func (*recoverCmd) Run(p *program) (err error) {
 			p.status = max(p.status, p.report(r.Err))
 			continue
 		}
-		say(p.stdout, "%s: %v", printable.Name(r.Branch), r.Outcome)
+		what := ""
+		if r.Undo {
+			what = "undo or redo "
+		}
+		say(p.stdout, "%s: %s%v", printable.Name(r.Branch), what, r.Outcome)
 	}
 	if len(list) == 0 {
 		say(p.stdout, "nothing to recover")

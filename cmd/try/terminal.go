@@ -104,10 +104,7 @@ func printSteps(w io.Writer, steps <-chan int, total int) {
 // finish shows how a run or a settling ended and sets the exit status.
 func (p *program) finish(r *supervisor.Result, t *terminal, document bool) error {
 	p.status = r.Status()
-	if t.steps != nil {
-		close(t.steps)
-		fmt.Fprint(p.stderr, "\r\x1b[K")
-	}
+	t.endProgress()
 	if t.style.summary != "none" {
 		for _, w := range r.Warnings {
 			t.Warn(w)
@@ -122,6 +119,15 @@ func (p *program) finish(r *supervisor.Result, t *terminal, document bool) error
 		return writeResult(p.stdout, r)
 	}
 	return nil
+}
+
+// endProgress ends what Progress has begun.
+func (t *terminal) endProgress() {
+	if t.steps != nil {
+		close(t.steps)
+		t.steps = nil
+		fmt.Fprint(t.p.stderr, "\r\x1b[K")
+	}
 }
 
 // settled says in one line what became of the branch. Failures are said even
@@ -152,6 +158,7 @@ func (t *terminal) settled(r *supervisor.Result) {
 		if r.Stay > 0 {
 			say(w, "left in %s: %s", printable.Name(r.Branch), plural(r.Stay, "change"))
 		}
+		t.hintBack("try undo")
 	case supervisor.Aborted:
 		say(w, "dropped%s", because)
 	case supervisor.Unchanged:

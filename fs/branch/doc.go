@@ -19,6 +19,7 @@
 //	undo/NUMBER.ID/        an undo record: the branch's directory after its commit
 //	    journal.NUMBER     fs/commit's, of an undoing or a redoing
 //	    size               bytes that it takes, once somebody has asked
+//	    kept               why it is not collected, however old it is
 //	spare/ID/              a skeleton for the next branch, or a draft
 //	spare.journal          64 KiB of zeros for the next journal
 //	trash/                 what is being deleted

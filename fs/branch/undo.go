@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -178,6 +179,19 @@ func (r *Record) Announce(paths []string, last uint64) (uint64, error) {
 	return n, nil
 }
 
+// Announced is the number of what was announced and is not closed, 0 if that is
+// nothing.
+func (r *Record) Announced() (uint64, error) {
+	files, err := r.store.commitFiles()
+	number := uint64(0)
+	for _, c := range files {
+		if c.id == r.ID && c.open {
+			number = max(number, c.number)
+		}
+	}
+	return number, err
+}
+
 // Sealed says that what was announced is whole.
 func (r *Record) Sealed() error { return r.store.sealed(r.ID) }
 
@@ -226,6 +240,74 @@ func (r *Record) furtherStores() ([]string, error) {
 		}
 	}
 	return list, nil
+}
+
+// Weight is what decides how long a record is kept.
+type Weight struct {
+	Time  time.Time // of the commit, or of the last undoing or redoing
+	Bytes int64
+}
+
+// Weigh weighs a record; the zero Weight is one that is gone.
+func (s *Store) Weigh(n RecordName) (Weight, error) {
+	dir, err := s.undo.Sub(n.String())
+	if errors.Is(err, unix.ENOENT) {
+		return Weight{}, nil
+	}
+	if err != nil {
+		return Weight{}, err
+	}
+	r := &Record{Meta: Meta{ID: n.ID}, Number: n.Number, store: s, dir: dir}
+	defer r.Close()
+	var w Weight
+	if w.Time, err = r.Time(); err == nil {
+		w.Bytes, err = r.Size()
+	}
+	return w, err
+}
+
+// Time is when the record was last written to: by its commit, or by an undoing
+// or a redoing since.
+func (r *Record) Time() (time.Time, error) {
+	entries, err := r.dir.Entries()
+	if err != nil {
+		return time.Time{}, err
+	}
+	last := sys.Time(0)
+	for _, e := range entries {
+		if e.Name != journalName && !strings.HasPrefix(e.Name, journalName+".") {
+			continue
+		}
+		st, err := r.dir.Stat(e.Name)
+		if err != nil {
+			return time.Time{}, err
+		}
+		last = max(last, st.Mtime)
+	}
+	return time.Unix(0, int64(last)), nil
+}
+
+// keptName holds why gc must leave the record.
+const keptName = "kept"
+
+// SetKept notes why the record must not be collected; "": it may be.
+func (r *Record) SetKept(why string) error {
+	if why != "" {
+		return replaceFile(r.dir, keptName, []byte(why), false)
+	}
+	if err := r.dir.Unlink(keptName); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+// Kept is what SetKept has noted.
+func (r *Record) Kept() (string, error) {
+	text, err := readFile(r.dir, keptName, 1<<20)
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil
+	}
+	return string(text), err
 }
 
 // sizeName holds what Size has found, so that it is found once.
@@ -302,7 +384,7 @@ func (r *Record) slim(ctx context.Context) error {
 	}
 	for _, e := range entries {
 		switch n := strings.TrimLeft(e.Name, "uw"); {
-		case strings.HasPrefix(e.Name, metaName+"."), strings.HasPrefix(e.Name, sizeName+"."):
+		case strings.HasPrefix(e.Name, metaName+"."), strings.HasPrefix(e.Name, sizeName+"."), strings.HasPrefix(e.Name, keptName+"."):
 			err = r.dir.Unlink(e.Name) // of a writer that was killed
 		case !isNumber(n) || len(n)+1 != len(e.Name):
 		case e.Name[0] == 'w':

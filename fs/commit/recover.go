@@ -102,7 +102,9 @@ type Info struct {
 // Inspect reads the journal in dir; nil if nothing was ever begun there. The
 // caller compares Branch and Roots with the branch's own metadata before it
 // has anything recovered.
-func Inspect(dir string) (*Info, error) {
+func Inspect(dir string) (*Info, error) { return inspect(dir, journalName) }
+
+func inspect(dir, name string) (*Info, error) {
 	d, err := sys.OpenDir(dir)
 	if err != nil {
 		if errors.Is(err, unix.ENOENT) {
@@ -111,7 +113,7 @@ func Inspect(dir string) (*Info, error) {
 		return nil, err
 	}
 	defer d.Close()
-	j, err := readJournal(d, journalName)
+	j, err := readJournal(d, name)
 	if err != nil || j == nil {
 		return nil, err
 	}

@@ -205,7 +205,7 @@ func (v *reverser) apply(ctx context.Context, number uint64, progress func(done,
 	}
 	defer dir.Close()
 	v.w.fs.Part("journal")
-	f, err := create(v.w.fs, dir, flipName(number), &v.journal, "")
+	f, err := create(v.w.fs, dir, JournalOf(number), &v.journal, "")
 	if err != nil {
 		return err
 	}

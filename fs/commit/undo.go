@@ -61,13 +61,13 @@ type dirTimes struct {
 
 func (s *side) none() bool { return s.id.Type == 0 }
 
-// flipName is the journal of an undoing or a redoing.
-func flipName(number uint64) string { return fmt.Sprintf("%s.%016x", journalName, number) }
+// JournalOf is the name of the journal of an undoing or a redoing.
+func JournalOf(number uint64) string { return fmt.Sprintf("%s.%016x", journalName, number) }
 
 func parseFlip(name string) (uint64, bool) {
 	digits, ok := strings.CutPrefix(name, journalName+".")
 	n, err := strconv.ParseUint(digits, 16, 64)
-	return n, ok && err == nil && name == flipName(n)
+	return n, ok && err == nil && name == JournalOf(n)
 }
 
 // flips lists the journals of undoings and redoings in d, in their order.
@@ -117,7 +117,7 @@ func OpenRecord(dir string) (*Record, error) {
 		return fail(err)
 	}
 	for _, n := range numbers {
-		j, err := readJournal(d, flipName(n))
+		j, err := readJournal(d, JournalOf(n))
 		if err != nil {
 			return fail(err)
 		}
@@ -329,23 +329,17 @@ func (r *Record) Roots() []string {
 	return list
 }
 
-// RecoverRecord finishes, or takes back, the undoing or redoing of the record in
-// dir that was cut short, as [Recover] does with a commit. name is its journal,
-// "" if there is none; one that did not happen may be removed.
-func RecoverRecord(fs vfs.FS, dir string) (name string, o Outcome, err error) {
+// RecoverRecord finishes, or takes back, the undoing or redoing of that number
+// of the record in dir, which was cut short, as [Recover] does with a commit.
+// The journal of one that did not happen may be removed.
+func RecoverRecord(fs vfs.FS, dir string, number uint64) (Outcome, error) {
 	d, err := sys.OpenDir(dir)
 	if err != nil {
-		return "", 0, fmt.Errorf("recover %s: %w", dir, err)
+		return 0, fmt.Errorf("recover %s: %w", dir, err)
 	}
 	defer d.Close()
-	numbers, err := flips(d)
-	if err != nil {
-		return "", 0, fmt.Errorf("recover %s: %w", dir, err)
-	}
-	if len(numbers) == 0 {
-		return "", Nothing, nil
-	}
-	name = flipName(numbers[len(numbers)-1])
-	o, err = recoverJournal(fs, d, name)
-	return name, o, err
+	return recoverJournal(fs, d, JournalOf(number))
 }
+
+// InspectRecord is [Inspect] for the journal of an undoing or a redoing.
+func InspectRecord(dir string, number uint64) (*Info, error) { return inspect(dir, JournalOf(number)) }

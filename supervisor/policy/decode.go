@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
@@ -51,6 +52,11 @@ func (s *Setting) Value() string {
 	case s.Text != "":
 		return fmt.Sprintf("%q", s.Text)
 	}
+	for _, k := range keyTypes {
+		if k.key == s.Key && k.value == duration {
+			return fmt.Sprintf("%q", FormatDuration(time.Duration(s.Number)))
+		}
+	}
 	return fmt.Sprint(s.Number)
 }
 
@@ -87,6 +93,9 @@ var keyTypes = []keyType{
 	{"limits.max_deleted", count, nil},
 	{"limits.processes", positive, nil},
 	{"limits.timeout", duration, nil},
+	{"undo.keep", duration, nil},
+	{"undo.max_bytes", size, nil},
+	{"undo.max_count", count, nil},
 	{"session.scope", textValue, []string{"user", "dir"}},
 	{"session.roots", pathList, nil},
 	{"session.cover", pathList, nil},
@@ -159,7 +168,7 @@ func (d *decoder) fail(place, format string, args ...any) {
 func (d *decoder) document(doc map[string]any) {
 	for _, name := range sortedKeys(doc) {
 		switch name {
-		case "settle", "limits", "session":
+		case "settle", "limits", "undo", "session":
 			t, ok := doc[name].(map[string]any)
 			if !ok {
 				d.fail(name, "%s is %s; it must be a table: [%s]", name, typeName(doc[name]), name)
@@ -169,7 +178,7 @@ func (d *decoder) document(doc map[string]any) {
 		case "rule":
 			d.rules(doc[name])
 		default:
-			d.fail(name, "unknown key %q; known: settle, rule, limits, session", name)
+			d.fail(name, "unknown key %q; known: settle, rule, limits, undo, session", name)
 		}
 	}
 	slices.SortStableFunc(d.layer.settings, func(a, b Setting) int { return a.Line - b.Line })
@@ -181,6 +190,10 @@ func (d *decoder) table(name string, t map[string]any) {
 		i := slices.IndexFunc(keyTypes, func(k keyType) bool { return k.key == full })
 		if i < 0 {
 			d.fail(place, "unknown key %q in [%s]; known: %s", key, name, knownKeys(name))
+			continue
+		}
+		if name == "undo" && d.layer.source == Project {
+			d.fail(place, "[undo] holds for all directories: it belongs in ~/.config/try/policy.toml or /etc/try/policy.toml")
 			continue
 		}
 		s := Setting{Key: full, Source: d.layer.source, File: d.layer.file, Line: d.lines.of(place)}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -137,7 +138,12 @@ func clean(p string) string { return filepath.Clean(p) }
 
 func newStack(f facts) *stack {
 	b := &layer{source: BuiltIn, trusted: true}
-	b.settings = []Setting{{Key: "limits.processes", Source: BuiltIn, Number: defaultProcesses()}}
+	b.settings = []Setting{
+		{Key: "limits.processes", Source: BuiltIn, Number: defaultProcesses()},
+		{Key: "undo.keep", Source: BuiltIn, Number: int64(7 * 24 * time.Hour)},
+		{Key: "undo.max_bytes", Source: BuiltIn, Number: 5 << 30},
+		{Key: "undo.max_count", Source: BuiltIn, Number: 1000},
+	}
 	s := &stack{facts: f, layers: []*layer{b}}
 	s.compile = sync.OnceFunc(func() { b.rules = builtInRules(f) })
 	return s

@@ -26,6 +26,14 @@ type Settings struct {
 	Roots, Cover, AllowWrite, Deny, Sockets []string // of all layers; paths absolute
 	Grace                                   time.Duration
 	GraceSet                                bool
+
+	Undo Undo // always set
+}
+
+// Undo is how long what commits displaced is kept: [undo].
+type Undo struct {
+	Keep               time.Duration
+	MaxBytes, MaxCount int64
 }
 
 // Settings returns what is in force: of limits the lowest, of net "none", of
@@ -62,6 +70,7 @@ func (p *Policy) Settings() Settings {
 		if v := m["session.grace"]; v != nil {
 			s.Grace, s.GraceSet = time.Duration(v.Number), true
 		}
+		s.Undo = Undo{time.Duration(m["undo.keep"].Number), m["undo.max_bytes"].Number, m["undo.max_count"].Number}
 		st.list(&s.Roots, "session.roots")
 		st.list(&s.Cover, "session.cover")
 		st.list(&s.AllowWrite, "session.allow_write")

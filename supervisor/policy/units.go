@@ -52,6 +52,15 @@ func ParseDuration(s string) (time.Duration, error) {
 	return sum + d, nil
 }
 
+// FormatDuration writes a duration so that ParseDuration reads it, in days where
+// it is whole ones.
+func FormatDuration(d time.Duration) string {
+	if day := 24 * time.Hour; d >= day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	return d.String()
+}
+
 func sizeUnit(name string) float64 {
 	switch name {
 	case "B":
