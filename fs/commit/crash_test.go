@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,7 +28,10 @@ var (
 	seed  = flag.Uint64("seed", 1, "seed of the random moments")
 )
 
-const child = "TRY_TEST_COMMIT" // the child's part: commit, announce, count or recover
+const (
+	child   = "TRY_TEST_COMMIT" // the child's part: commit, undo, redo, announce, count or recover
+	turnEnv = "TRY_TEST_TURN"   // count: what, if not a commit; recover: the number of the undoing
+)
 
 // childMain is a process of its own that commits or recovers the rig at
 // os.Args's last. It is killed by TRY_TEST_CRASH or by its parent.
@@ -57,11 +61,26 @@ func childMain() {
 			return nil
 		}}
 	}
-	switch os.Getenv(child) {
+	part := os.Getenv(child)
+	if turn := os.Getenv(turnEnv); part == "count" && turn != "" {
+		part = turn
+	}
+	switch part {
 	case "commit", "count", "announce":
 		err = r.commit(fs)
+	case "undo":
+		err = r.undo(fs)
+	case "redo":
+		err = r.redo(fs)
 	case "recover":
-		_, err = Recover(fs, r.store())
+		if turn := os.Getenv(turnEnv); turn == "" {
+			_, err = Recover(fs, r.store())
+		} else {
+			var number uint64
+			if number, err = strconv.ParseUint(turn, 10, 64); err == nil {
+				_, err = RecoverRecord(fs, r.store(), number)
+			}
+		}
 	}
 	check(t, err)
 	t.end()

@@ -119,11 +119,6 @@ func (r *rig) forgetCtimes() {
 	d, err := sys.OpenDir(r.store())
 	check(t, err)
 	defer d.Close()
-	j, err := readJournal(d, journalName)
-	check(t, err)
-	if j == nil {
-		return
-	}
 	now := map[sys.Identity]sys.Time{}
 	for _, dir := range []string{r.base(), r.store()} {
 		top, err := sys.OpenDir(dir)
@@ -134,13 +129,26 @@ func (r *rig) forgetCtimes() {
 		}, nil))
 		check(t, top.Close())
 	}
-	for i := range j.steps {
-		s := &j.steps[i]
-		for _, side := range []*side{&s.new, &s.old} {
-			if c, ok := now[side.id]; ok {
-				side.ctime = c
+	names := []string{journalName}
+	numbers, err := flips(d)
+	check(t, err)
+	for _, n := range numbers {
+		names = append(names, JournalOf(n))
+	}
+	for _, name := range names {
+		j, err := readJournal(d, name)
+		check(t, err)
+		if j == nil {
+			continue
+		}
+		for i := range j.steps {
+			s := &j.steps[i]
+			for _, side := range []*side{&s.new, &s.old} {
+				if c, ok := now[side.id]; ok {
+					side.ctime = c
+				}
 			}
 		}
+		check(t, os.WriteFile(r.store()+"/"+name, j.print(), 0o600))
 	}
-	check(t, os.WriteFile(r.store()+"/"+journalName, j.print(), 0o600))
 }
