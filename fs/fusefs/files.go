@@ -54,7 +54,9 @@ func (t *tree) lasts(n *node) time.Duration {
 func (t *tree) attr(n *node, s sys.Stat, out *fuse.Attr) {
 	nlink := int64(s.Nlink)
 	if n.isDir() {
-		nlink = min(nlink, 1) // of a merged directory nobody knows more
+		if len(n.parts()) > 1 {
+			nlink = min(nlink, 1) // of a merged directory nobody knows more
+		}
 	} else {
 		n.mu.Lock()
 		nlink += int64(n.links)
