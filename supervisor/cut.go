@@ -17,31 +17,49 @@ import (
 // directory knows how many changes are at and below it, and how many of them
 // are chosen.
 type cut struct {
-	roots         []*twig
-	plan          *changes.Plan
-	chosen, total int
+	roots               []*twig
+	plan                *changes.Plan
+	chosen, lost, total int
+	droppedOnes         map[*changes.Change]bool
 }
+
+// fate is what becomes of a change.
+type fate uint8
+
+const (
+	stays   fate = iota // in the branch
+	chosen              // is committed
+	dropped             // neither: the base stays
+)
+
+// stay counts the changes that stay in the branch.
+func (k *cut) stay() int { return k.total - k.chosen - k.lost }
+
+// isDropped is for [changes.Plan.Without].
+func (k *cut) isDropped(c *changes.Change) bool { return k.droppedOnes[c] }
 
 // twig is a changed path, or a directory on the way to one.
 type twig struct {
 	change *changes.Change // nil: on the way
 	chosen bool
+	drop   bool
 	// same is the base's directory, if this one was made anew and came back so.
 	same *sys.Stat
 	// source: it is no change, but a chosen one is a further name of it. sources
 	// counts those at and below.
 	source  bool
 	sources int
-	// total and picked count the changes at and below it, and the chosen ones.
-	total, picked int
-	below         map[string]*twig
+	// total, picked and lost count the changes at and below it, the chosen and
+	// the dropped ones.
+	total, picked, lost int
+	below               map[string]*twig
 }
 
 // newCut chooses by a function of the change and its absolute path. What the
 // base cannot have without it comes along: the new directories above, and the
 // other names of a file that is written to.
-func newCut(plan *changes.Plan, choose func(c *changes.Change, path string) bool) (*cut, error) {
-	k := &cut{plan: plan}
+func newCut(plan *changes.Plan, choose func(c *changes.Change, path string) fate) (*cut, error) {
+	k := &cut{plan: plan, droppedOnes: map[*changes.Change]bool{}}
 	var all []map[*sys.Node]*twig // by root
 	for i := range plan.Roots {
 		r := &plan.Roots[i]
@@ -50,7 +68,9 @@ func newCut(plan *changes.Plan, choose func(c *changes.Change, path string) bool
 		for n := range r.Changes {
 			c := &r.Changes[n]
 			t := twigOf(nodes, c.Node)
-			t.change, t.chosen = c, choose(c, paths[n])
+			f := choose(c, filepath.Clean(paths[n]))
+			t.change, t.chosen, t.drop = c, f == chosen, f == dropped
+			k.droppedOnes[c] = t.drop
 		}
 		all = append(all, nodes)
 	}
@@ -77,6 +97,7 @@ func newCut(plan *changes.Plan, choose func(c *changes.Change, path string) bool
 		}
 		k.roots = append(k.roots, root)
 		k.chosen += root.picked
+		k.lost += root.lost
 		k.total += root.total
 	}
 	return k, nil
@@ -135,9 +156,8 @@ func (t *twig) isNewDir() bool {
 	return c != nil && c.Layer != nil && c.Layer.IsDir() && (c.Base == nil && !c.Unknown || c.Base != nil && !c.Base.IsDir())
 }
 
-// isGoneDir says that the base has a directory here and the layer has none.
-func (t *twig) isGoneDir() bool {
-	c := t.change
+// isGoneDir says that the base has a directory and the layer has none.
+func isGoneDir(c *changes.Change) bool {
 	return c != nil && c.Base != nil && c.Base.IsDir() && (c.Layer == nil || !c.Layer.IsDir())
 }
 
@@ -147,6 +167,8 @@ func (t *twig) count(path string) error {
 	}
 	if t.chosen {
 		t.picked = 1
+	} else if t.drop {
+		t.lost = 1
 	}
 	if t.source {
 		t.sources = 1
@@ -157,9 +179,10 @@ func (t *twig) count(path string) error {
 		}
 		t.total += b.total
 		t.picked += b.picked
+		t.lost += b.lost
 		t.sources += b.sources
 	}
-	if t.isGoneDir() && t.chosen && t.picked < t.total {
+	if isGoneDir(t.change) && t.chosen && t.picked < t.total {
 		left := t.left(path, nil)
 		more := ""
 		if n := len(left); n > 3 {
@@ -172,7 +195,7 @@ func (t *twig) count(path string) error {
 
 // left lists what is not chosen.
 func (t *twig) left(path string, list []string) []string {
-	if t.change != nil && !t.chosen {
+	if t.change != nil && !t.chosen && !t.drop {
 		list = append(list, path)
 	}
 	for name, b := range t.below {
@@ -186,7 +209,7 @@ func (t *twig) wanted(part bool) int {
 	if part {
 		return t.picked
 	}
-	return t.total - t.picked
+	return t.total - t.picked - t.lost
 }
 
 // root says what the layer of the part, or of the rest, takes of that of a root.
@@ -230,7 +253,7 @@ func (t *twig) mixed(part, alone bool) *branch.Part {
 	if part {
 		p.Others = branch.Left
 	}
-	p.Stays = t.change != nil && t.chosen == part
+	p.Stays = t.change != nil && t.chosen == part && (part || !t.drop)
 	alone = (alone || t.change != nil && t.change.Opaque) && !t.isNewDir()
 	for name, b := range t.below {
 		n := b.wanted(part)

@@ -343,6 +343,7 @@ type document struct {
 	Reason    string   `json:"reason"`
 	Roots     []docRoot
 	Conflicts []struct{ Path, Reason string }
+	Resolved  []struct{ Path, How string }
 	Killed    []struct {
 		PID     int
 		Command string

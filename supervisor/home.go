@@ -326,7 +326,7 @@ func (h *Home) recoverOne(id string, held *branch.Branch) (r Recovery, ok bool, 
 			r.Err = errors.Join(r.Err, b.Close())
 			break
 		}
-		r.Err = errors.Join(b.SetState(branch.Committed), b.Retire())
+		r.Err = errors.Join(b.SetState(branch.Committed), b.ForgetAncestors(), b.Retire())
 	case b.Rest != nil:
 		b.State = branch.Kept
 		r.Err = errors.Join(b.Withdrawn(), h.withWhole(b, held, func(whole *branch.Branch) error {

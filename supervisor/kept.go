@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"try/fs/branch"
+	"try/fs/changes"
 	"try/fs/commit"
 	"try/fs/sys"
-	"try/supervisor/policy"
 )
 
 func sortNewest(list []branch.Info) {
@@ -69,6 +69,12 @@ type CommitOptions struct {
 	// one of Only matches, all if there is none, and none of Exclude does. The
 	// rest stays in the branch.
 	Only, Exclude []string
+	// Decisions decide about conflicts: the first whose glob matches. Resolver,
+	// if there is a terminal, decides about the others.
+	Decisions []Decision
+	Resolver  Resolver
+	// Edit opens the files in which conflict markers are left.
+	Edit bool
 }
 
 // Commit commits a kept branch. It puts no question but those of the policy.
@@ -80,11 +86,11 @@ func (h *Home) Commit(ctx context.Context, name string, o CommitOptions, ui UI) 
 		return nil, err
 	}
 	r := k.res
-	c, err := k.cut(o)
+	within, err := k.choose(o)
 	if err != nil {
 		return nil, errors.Join(err, k.close())
 	}
-	if err := k.settle(ctx, o, c); err != nil {
+	if err := k.settle(ctx, o, within); err != nil {
 		r.Err = err
 		r.Settled, r.Reason = Kept, err.Error()
 	}
@@ -96,12 +102,39 @@ func (h *Home) Commit(ctx context.Context, name string, o CommitOptions, ui UI) 
 	return r, nil
 }
 
-func (k *kept) settle(ctx context.Context, o CommitOptions, c *cut) error {
+func (k *kept) settle(ctx context.Context, o CommitOptions, within func(*changes.Change, string) bool) (err error) {
 	if err := k.ready(ctx, o); err != nil {
 		return err
 	}
-	if c != nil {
+	var left map[string]How
+	if len(o.Decisions) > 0 || o.Edit || o.Resolver != nil && k.ui.CanAsk() {
+		if err := k.observed(); err != nil {
+			return err
+		}
+		if left, err = k.resolve(ctx, o, within); err != nil {
+			return err
+		}
+		rest := func(c *changes.Change, path string) bool { return left[path] == Undecided && within(c, path) }
+		if err := k.edit(ctx, o, rest); err != nil {
+			return err
+		}
+	}
+	c, err := newCut(k.res.Plan, func(c *changes.Change, path string) fate {
+		switch {
+		case left[path] == Ours:
+			return dropped
+		case left[path] == Skip || !within(c, path):
+			return stays
+		}
+		return chosen
+	})
+	switch {
+	case err != nil:
+		return withHint(err, "choose these too, or leave all of it out with --exclude")
+	case c.stay() > 0:
 		return k.settlePart(ctx, o, c)
+	case len(left) > 0:
+		k.res.Plan = k.res.Plan.Without(c.isDropped)
 	}
 	return k.settleWhole(ctx, o)
 }
@@ -128,28 +161,17 @@ func (k *kept) ready(ctx context.Context, o CommitOptions) error {
 
 // settleWhole commits all of the plan.
 func (k *kept) settleWhole(ctx context.Context, o CommitOptions) error {
-	start, err := policy.Restore([]byte(k.b.Policy))
+	rules, err := k.policy()
 	if err != nil {
 		return err
 	}
-	places, err := k.home.places(k.b.Dir)
-	if err != nil {
-		places, err = k.home.places(k.home.user) // the directory is gone: its project's policy with it
-	}
-	if err != nil {
-		return err
-	}
-	places.Cwd = "" // the project's file counted at the start (H23)
-	now, _, err := policy.Load(places)
-	if err != nil {
-		return err
-	}
-	if err := k.judge(policy.Join(start, now), nil, o.Allow); err != nil {
+	if err := k.judge(rules, nil, o.Allow); err != nil {
 		return err
 	}
 	if k.roots, err = commitRoots(k.b, k.mounts, k.res.Plan); err != nil {
 		return err
 	}
+	k.see(k.roots)
 	if len(k.res.Asks) > 0 && len(k.res.Denied) == 0 && k.ui.CanAsk() {
 		answer, err := k.ui.Ask(k.res)
 		if err != nil {
@@ -176,6 +198,8 @@ func (k *kept) settleWhole(ctx context.Context, o CommitOptions) error {
 	if err := k.commit(ctx); err != nil {
 		if conflict, ok := errors.AsType[*commit.ConflictError](err); ok {
 			k.res.Conflicts = conflict.Conflicts
+			k.res.Disputes = k.disputes(conflict.Conflicts)
+			err = k.undecided(err)
 		}
 		return err
 	}

@@ -16,10 +16,11 @@ import (
 
 const dirType = unix.S_IFDIR
 
-// cut parts the changes by the globs of the options; nil: all are chosen.
-func (k *kept) cut(o CommitOptions) (*cut, error) {
+// choose says which changes the globs of the options name: all if there are
+// none.
+func (k *kept) choose(o CommitOptions) (func(*changes.Change, string) bool, error) {
 	if len(o.Only) == 0 && len(o.Exclude) == 0 {
-		return nil, nil
+		return func(*changes.Change, string) bool { return true }, nil
 	}
 	dir, err := here()
 	if err != nil {
@@ -42,12 +43,14 @@ func (k *kept) cut(o CommitOptions) (*cut, error) {
 		}
 		return found
 	}
-	c, err := newCut(k.res.Plan, func(_ *changes.Change, path string) bool {
-		in, out := matches(only, path), matches(exclude, path)
-		return (in || len(only) == 0) && !out
-	})
-	if err != nil {
-		return nil, withHint(err, "choose these too, or leave all of it out with --exclude")
+	in := map[string]bool{}
+	for i := range k.res.Plan.Roots {
+		for _, path := range fullPaths(&k.res.Plan.Roots[i]) {
+			yes, no := matches(only, path), matches(exclude, path)
+			if (yes || len(only) == 0) && !no {
+				in[path] = true
+			}
+		}
 	}
 	for _, list := range [][]pathspec{only, exclude} {
 		for i := range list {
@@ -56,25 +59,33 @@ func (k *kept) cut(o CommitOptions) (*cut, error) {
 			}
 		}
 	}
-	switch c.chosen {
-	case 0:
+	if len(in) == 0 {
 		return nil, withHint(fmt.Errorf("no change of branch %s is chosen", k.b.Name), "try changes %s lists them", k.b.Name)
-	case c.total:
-		return nil, nil
 	}
-	return c, nil
+	return func(_ *changes.Change, path string) bool { return in[path] }, nil
+}
+
+// observed makes sure that it is recorded what the base looked like, so that
+// from here on drift is inequality with that.
+func (k *kept) observed() (err error) {
+	if k.roots, err = commitRoots(k.b, k.mounts, nil); err != nil {
+		return err
+	}
+	if len(k.b.Roots) == 0 || k.b.Roots[0].Seen != nil {
+		return nil
+	}
+	if err := k.observe(nil); err != nil {
+		return err
+	}
+	k.roots, err = commitRoots(k.b, k.mounts, nil)
+	return err
 }
 
 // settlePart commits the chosen changes as a branch of their own; the rest
 // stays in this one.
 func (k *kept) settlePart(ctx context.Context, o CommitOptions, c *cut) (err error) {
-	if k.roots, err = commitRoots(k.b, k.mounts, nil); err != nil {
+	if err := k.observed(); err != nil {
 		return err
-	}
-	if len(k.b.Roots) > 0 && k.b.Roots[0].Seen == nil {
-		if err := k.observe(nil); err != nil {
-			return err
-		}
 	}
 	if err := k.b.Keep(ctx); err != nil {
 		return err
@@ -87,11 +98,15 @@ func (k *kept) settlePart(ctx context.Context, o CommitOptions, c *cut) (err err
 	if err != nil {
 		return err
 	}
-	p := &kept{committer: committer{home: k.home, b: b, res: k.res, ui: k.ui, mounts: k.mounts}, of: k}
+	if c.chosen == 0 { // the rest is what the branch is without what was dropped
+		k.res.Settled, k.res.Reason, k.res.Stay = Kept, "asked", c.stay()
+		return errors.Join(k.b.TakeRest(vfs.Disk(), b), b.Discard())
+	}
+	p := &kept{committer: committer{home: k.home, b: b, res: k.res, ui: k.ui, mounts: k.mounts, whole: k.b, accepted: k.accepted}, of: k}
 	if err := p.plan(ctx, c); err != nil {
 		return errors.Join(err, b.Discard())
 	}
-	k.res.Stay = c.total - c.chosen
+	k.res.Stay = c.stay()
 	err = p.settleWhole(ctx, o)
 	if k.res.Settled == Committed || errors.Is(err, commit.ErrUnfinished) {
 		return errors.Join(err, b.Close())
@@ -110,20 +125,20 @@ func (k *kept) plan(ctx context.Context, c *cut) error {
 		return err
 	}
 	all, must := c.paths()
-	chosen := map[*changes.Change]bool{}
+	mine := map[*changes.Change]bool{}
 	for i := range plan.Roots {
 		r := &plan.Roots[i]
 		paths := fullPaths(r)
 		for n := range r.Changes {
 			path := filepath.Clean(paths[n])
-			chosen[&r.Changes[n]] = all[path]
+			mine[&r.Changes[n]] = all[path]
 			delete(must, path)
 		}
 	}
 	for path := range must {
 		return fmt.Errorf("%s changed while it was being chosen: %w", path, changes.ErrChanging)
 	}
-	k.res.Plan = plan.Without(func(ch *changes.Change) bool { return !chosen[ch] })
+	k.res.Plan = plan.Without(func(ch *changes.Change) bool { return !mine[ch] })
 	return nil
 }
 
@@ -133,6 +148,9 @@ func (k *kept) finish() error {
 		if err := k.of.b.TakeRest(vfs.Disk(), k.b); err != nil {
 			return err // the journal stays where recovery finds it
 		}
+	}
+	if err := k.b.ForgetAncestors(); err != nil {
+		return err
 	}
 	return k.b.Retire()
 }

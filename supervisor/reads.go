@@ -22,6 +22,8 @@ import (
 // of the base, if it was run with --serializable.
 const readsName = "reads"
 
+const readSince = "the command has read it, and it has changed since"
+
 // reads are what was read of one root, by path below it. The first look
 // counts: what looked different later has changed.
 type reads struct {
@@ -100,7 +102,7 @@ func readAndChanged(b *branch.Branch) ([]commit.Conflict, error) {
 			return nil, fmt.Errorf("look up what was read in %s: %w", b.Name, err)
 		}
 		if !same {
-			conflicts = append(conflicts, commit.Conflict{Root: root, Path: string(r.Path), Reason: "the command has read it, and it has changed since"})
+			conflicts = append(conflicts, commit.Conflict{Root: root, Path: string(r.Path), Reason: readSince})
 		}
 	}
 	return conflicts, nil

@@ -40,6 +40,8 @@ type Result struct {
 	Stay      int                 // how many changes were not chosen and stay in the branch
 	Names     map[string][]string // root path → the directories below it that the user knows as roots
 	Conflicts []commit.Conflict
+	Disputes  []Dispute  // of a kept branch: what is known of Conflicts
+	Resolved  []Resolved // the conflicts that were decided
 	Killed    []ns.Process
 	Asks      []string // what the policy asks about, one line each
 	Passed    []string // doors that were opened on purpose: --allow-write paths, --socket

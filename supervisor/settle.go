@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"try/fs/branch"
 	"try/fs/changes"
@@ -73,7 +74,7 @@ func (c *committer) observe(restored []commit.Restored) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(observe(c.b, c.res.Plan, conflicts), forgive(c.b, restored))
+	return errors.Join(observe(c.b, c.res.Plan, conflicts), forgive(c.b, restored), keepAncestors(c.b, c.res.Plan, conflicts))
 }
 
 // judge asks the policy about the changes.
@@ -157,10 +158,12 @@ func (s *session) keepRefused(ctx context.Context, why error) error {
 	if err := s.over(); err != nil {
 		return err
 	}
+	err := keepAncestors(s.b, s.res.Plan, s.res.Conflicts)
 	if len(s.b.Roots) > 0 && s.b.Roots[0].Seen == nil {
-		if err := s.observe(); err != nil {
-			return err
-		}
+		err = s.observe()
+	}
+	if err != nil {
+		return err
 	}
 	if err := s.b.Keep(ctx); err != nil {
 		return err
@@ -225,6 +228,10 @@ type committer struct {
 	answered bool              // the user said yes to what the policy asks about
 	over     func() error      // ends the session; nil if there is none
 	restored []commit.Restored // what a roll-back put back
+	whole    *branch.Branch    // of which b is a part; nil: it is none
+	// accepted is what of the base was seen, by root and path, when it was
+	// decided that the branch's change is committed all the same.
+	accepted map[string]map[string]commit.Seen
 }
 
 // commit applies the branch under the store's commit lock. On an error nothing
@@ -291,12 +298,30 @@ func (c *committer) drift() ([]commit.Conflict, error) {
 	if err != nil {
 		return nil, err
 	}
-	conflicts, err := commit.Drift(c.res.Plan, c.roots, lists, clock)
+	found, err := commit.Drift(c.res.Plan, c.roots, lists, clock)
 	if err != nil {
 		return nil, err
 	}
-	read, err := readAndChanged(c.b)
-	return append(conflicts, read...), err
+	seen := func(x commit.Conflict) bool {
+		_, ok := c.accepted[x.Root][x.Path]
+		return ok
+	}
+	if len(c.accepted) > 0 {
+		// What somebody else committed was seen where it was decided about.
+		own, err := commit.Drift(c.res.Plan, c.roots, nil, clock)
+		if err != nil {
+			return nil, err
+		}
+		found = slices.DeleteFunc(found, func(x commit.Conflict) bool {
+			return seen(x) && !slices.Contains(own, x)
+		})
+	}
+	reader := c.b
+	if c.whole != nil {
+		reader = c.whole
+	}
+	read, err := readAndChanged(reader)
+	return append(found, slices.DeleteFunc(read, seen)...), err
 }
 
 // apply journals and applies what is left of the plan.

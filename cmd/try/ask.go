@@ -29,7 +29,17 @@ const askHelp = `  c, commit   apply the changes to the real files
 // queries may still come, and one of them can look like a choice: ESC [ c is
 // answered by ESC [ ? 1 ; 2 c (H10). So what comes before the question is
 // thrown away, and a line with anything else in it than a choice is none.
-func (t *tty) ask(name string, diff func() error) (supervisor.Fate, error) {
+func (t *tty) ask(name string, diff func() error) (fate supervisor.Fate, err error) {
+	err = t.watched(func(interrupted <-chan struct{}) error {
+		fate, err = t.askUntil(interrupted, name, diff)
+		return err
+	})
+	return fate, err
+}
+
+// watched calls f with a channel that is closed when the user or the system
+// wants an end; a read of the terminal is woken then.
+func (t *tty) watched(f func(interrupted <-chan struct{}) error) error {
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	answered := make(chan struct{})
@@ -49,10 +59,20 @@ func (t *tty) ask(name string, diff func() error) (supervisor.Fate, error) {
 		case <-answered:
 		}
 	}()
+	return f(interrupted)
+}
+
+// isEnd says that a read of the terminal ended without a line: the end of the
+// input, an interrupt or a lost terminal.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.EIO)
+}
+
+func (t *tty) askUntil(interrupted <-chan struct{}, name string, diff func() error) (supervisor.Fate, error) {
 	for {
-		line, err := t.question(name, interrupted)
+		line, err := t.question(name+": [c]ommit [a]bort [d]iff [k]eep, ? for help: ", interrupted)
 		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.EIO):
+		case isEnd(err):
 			t.print("\n")
 			return supervisor.Keep, nil
 		case err != nil:
@@ -79,8 +99,8 @@ func (t *tty) ask(name string, diff func() error) (supervisor.Fate, error) {
 	}
 }
 
-// question puts it once and reads one line.
-func (t *tty) question(name string, interrupted <-chan struct{}) (string, error) {
+// question puts one and reads one line.
+func (t *tty) question(text string, interrupted <-chan struct{}) (string, error) {
 	if err := t.drain(); err != nil {
 		return "", err
 	}
@@ -92,6 +112,6 @@ func (t *tty) question(name string, interrupted <-chan struct{}) (string, error)
 		return "", os.ErrDeadlineExceeded
 	default:
 	}
-	t.print("try: " + name + ": [c]ommit [a]bort [d]iff [k]eep, ? for help: ")
+	t.print("try: " + text)
 	return t.readLine()
 }

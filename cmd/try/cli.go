@@ -85,6 +85,7 @@ func parseWord(args []string) (commandLine, error) {
 	if end := slices.Index(args, "--"); end >= 0 && wordIn(args[:end]) == "commit" {
 		args, all.Commit.only = args[:end], args[end+1:]
 	}
+	all.Commit.args = args
 	ctx, err := parser.Parse(args)
 	if err != nil {
 		return commandLine{global: all.globalFlags}, &usageError{err: parseError(err), word: wordIn(args)}

@@ -53,6 +53,14 @@ func (j *jsonWriter) result(r *supervisor.Result) {
 			})
 		}
 	})
+	j.list("resolved", func() {
+		for _, d := range r.Resolved {
+			j.element(func() {
+				j.text("path", d.Path)
+				j.text("how", d.How.String())
+			})
+		}
+	})
 	j.list("killed", func() {
 		for _, p := range r.Killed {
 			j.element(func() {

@@ -173,7 +173,17 @@ func (t *terminal) settled(r *supervisor.Result) {
 
 // objections prints what stands against a commit.
 func objections(w io.Writer, r *supervisor.Result) {
+	known := map[string]*supervisor.Dispute{}
+	const detailed = 20 // more would hide which they are
+	for i := range r.Disputes[:min(len(r.Disputes), detailed)] {
+		known[r.Disputes[i].At()] = &r.Disputes[i]
+	}
 	for _, c := range r.Conflicts {
+		if d := known[joinRoot(c.Root, c.Path)]; d != nil {
+			d.Reason = c.Reason
+			dispute(w, d)
+			continue
+		}
 		say(w, "conflict: %s: %s", printable.Name(shortHome(joinRoot(c.Root, c.Path))), c.Reason)
 	}
 	for _, line := range r.Denied {

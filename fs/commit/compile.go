@@ -301,7 +301,9 @@ func (c *compiler) change(root uint32, ch *changes.Change, below []changes.Chang
 		return c.meta(base, ch)
 	}
 	link := c.link(ch)
-	if ok, err = c.parent(base, ch.Base, link == nil); err != nil || !ok {
+	// A deletion takes nothing from the layer, which may have no such directory:
+	// only some of what is gone with it may be committed (changes.Plan.Without).
+	if ok, err = c.parent(base, ch.Base, link == nil && ch.Kind != changes.Deleted); err != nil || !ok {
 		return err
 	}
 	var old side

@@ -38,7 +38,7 @@ func Observe(plan *changes.Plan, drifted []Conflict) (map[string]map[string]Seen
 				continue // part of what is new: nothing is there
 			}
 			path := c.Path()
-			seen[path] = seenOf(c)
+			seen[path] = See(c)
 			if c.Within {
 				continue
 			}
@@ -69,7 +69,8 @@ func Observe(plan *changes.Plan, drifted []Conflict) (map[string]map[string]Seen
 	return all, nil
 }
 
-func seenOf(c *changes.Change) Seen {
+// See is what the base holds at a change, as the plan has it.
+func See(c *changes.Change) Seen {
 	if c.Base == nil {
 		return Seen{Absent: true}
 	}
@@ -113,7 +114,7 @@ func (d *drift) unlike(path string, c *changes.Change) string {
 	case was.Place, c.Base.IsDir() && (c.Kind == changes.Metadata || c.Kind == changes.Touched):
 		return was.unlikeDir(c.Base) // also where it was to be replaced, and a part of that is left
 	}
-	now := seenOf(c)
+	now := See(c)
 	now.Conflict = ""
 	if c.Base.IsDir() {
 		// Its own times are those of what is directly in it, and that is listed.
