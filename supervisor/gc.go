@@ -9,6 +9,7 @@ import (
 
 	"try/fs/branch"
 	"try/fs/commit"
+	"try/fs/vfs"
 	"try/supervisor/policy"
 )
 
@@ -114,7 +115,7 @@ func collectOne(ctx context.Context, s *branch.Store, n branch.RecordName, c *Co
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}
-	return errors.Join(b.Drop(), lock.Unlock())
+	return errors.Join(b.Drop(vfs.Disk()), lock.Unlock())
 }
 
 // needed says why a record must stay, and notes it in the record.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"try/fs/sys"
+	"try/fs/vfs"
 )
 
 // RecordName is what is known of an undo record without opening it.
@@ -207,16 +208,19 @@ func (r *Record) Forget(journal string) error {
 	return errors.Join(err, r.dir.Sync())
 }
 
-// Drop moves the record to the trash and closes it. The commit lock and the
-// record's are held.
-func (r *Record) Drop() error {
-	errs := []error{r.store.undo.Rename(RecordName{r.Number, r.ID}.String(), r.store.trash, r.ID)}
-	stores, err := r.furtherStores()
-	errs = append(errs, err)
-	for _, id := range stores {
-		errs = append(errs, r.store.dropIn(id, r.ID))
+// Drop moves the record to the trash and closes it. What further stores hold of
+// it is trash from then on. The commit lock and the record's are held.
+func (r *Record) Drop(fs vfs.FS) error {
+	fs.Part("gc")
+	err := fs.Rename(r.store.undo, RecordName{r.Number, r.ID}.String(), r.store.trash, r.ID)
+	if err == nil {
+		var stores []string
+		stores, err = r.furtherStores()
+		for _, id := range stores {
+			err = errors.Join(err, r.store.dropIn(id, r.ID))
+		}
 	}
-	if err := errors.Join(append(errs, r.Close())...); err != nil {
+	if err := errors.Join(err, r.Close()); err != nil {
 		return fmt.Errorf("drop the undo record of %s: %w", r.Name, err)
 	}
 	return nil
