@@ -41,6 +41,18 @@ func Run(ctx context.Context, o Options, ui UI) (*Result, error) {
 	return s.res, nil
 }
 
+// keepStarved keeps what a session wrote that was ended because of it.
+func (s *session) keepStarved(ctx context.Context) error {
+	s.res.Err = s.starved
+	if err := s.plan(ctx); err != nil {
+		return errors.Join(s.starved, err)
+	}
+	if err := s.keep(ctx, s.starved.Error()); err != nil {
+		return errors.Join(s.starved, err)
+	}
+	return nil
+}
+
 // tell says how the branch was settled, once: before what has only to be
 // cleaned up, if nobody needs to wait for that.
 func (s *session) tell() {
@@ -53,6 +65,9 @@ func (s *session) tell() {
 // finish is a session's life from CMD's start to settled.
 func (s *session) finish(ctx context.Context) error {
 	if err := s.run(ctx); err != nil {
+		if s.starved != nil {
+			return s.keepStarved(ctx)
+		}
 		return err
 	}
 	fate, reason := s.fate()

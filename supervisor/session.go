@@ -38,6 +38,8 @@ type session struct {
 	askable     bool           // there was a terminal to ask on at the start
 	lastInt     time.Time      // when INT came
 	told        bool           // how it was settled
+	watch       *watch         // once CMD runs
+	starved     *StarvedError  // why it was ended before its time
 }
 
 // creation is what a branch of this run is made of.
@@ -132,12 +134,15 @@ func (s *session) run(ctx context.Context) error {
 		s.res.ExitCode = statusTimeout
 	}
 	s.ui.Event(Event{Kind: "exited", Result: s.res})
-	if exit.Left && s.set.opts.Wait && !s.interrupted && !s.res.TimedOut {
+	if exit.Left && s.set.opts.Wait && !s.interrupted && !s.res.TimedOut && s.starved == nil {
 		if err := s.linger(ctx); err != nil {
 			return err
 		}
 	}
-	return s.end(ctx)
+	if err := s.end(ctx); err != nil || s.starved == nil {
+		return err
+	}
+	return s.starved
 }
 
 // statusTimeout is the exit status when --timeout ended CMD.
@@ -195,10 +200,16 @@ func (s *session) linger(ctx context.Context) error {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.ns.Linger(ctx) }()
+	look := time.NewTimer(s.watch.every)
+	defer look.Stop()
 	for {
 		select {
 		case err := <-done:
 			return err
+		case <-look.C:
+			if err := s.look(ctx, look); err != nil {
+				return err
+			}
 		case sig := <-s.sig:
 			switch sig {
 			case unix.SIGTERM, unix.SIGHUP:
@@ -231,6 +242,14 @@ func (s *session) wait(ctx context.Context, timeout time.Duration) (ns.Exit, err
 	if timeout > 0 {
 		expired = time.After(timeout)
 	}
+	if s.watch == nil {
+		var err error
+		if s.watch, err = newWatch(s.b, s.set.settings.MaxBytes); err != nil {
+			return ns.Exit{}, err
+		}
+	}
+	look := time.NewTimer(s.watch.every)
+	defer look.Stop()
 	terminate := func() {
 		s.pass(unix.SIGTERM)
 		kill = time.After(*s.set.opts.Grace)
@@ -244,6 +263,10 @@ func (s *session) wait(ctx context.Context, timeout time.Duration) (ns.Exit, err
 			terminate()
 		case <-kill:
 			s.pass(unix.SIGKILL)
+		case <-look.C:
+			if err := s.look(ctx, look); err != nil {
+				return ns.Exit{}, err
+			}
 		case sig := <-s.sig:
 			switch n := sig.(unix.Signal); n {
 			case unix.SIGPIPE:
@@ -262,6 +285,20 @@ func (s *session) wait(ctx context.Context, timeout time.Duration) (ns.Exit, err
 			}
 		}
 	}
+}
+
+// look ends every process of the session if it has written too much, and sets
+// the timer for the next look otherwise.
+func (s *session) look(ctx context.Context, again *time.Timer) error {
+	starved, err := s.watch.look(s.warn)
+	if err != nil || starved == nil {
+		again.Reset(s.watch.every)
+		return err
+	}
+	s.starved = starved
+	killed, err := s.ns.End(ctx, 0)
+	s.res.Killed = append(s.res.Killed, killed...)
+	return err
 }
 
 // pass gives CMD a signal. That init cannot be asked any more is heard by Wait.
@@ -289,6 +326,9 @@ func (s *session) check(ctx context.Context) error {
 		exit, err := s.wait(ctx, s.set.opts.Timeout)
 		if err := errors.Join(err, s.end(ctx)); err != nil {
 			return err
+		}
+		if s.starved != nil {
+			return s.starved
 		}
 		if exit.Code != 0 {
 			return &CheckError{check, exit.Code}

@@ -54,7 +54,8 @@ func (s *session) keep(ctx context.Context, reason string) error {
 // observe records what a later commit compares, and what has drifted already.
 func (s *session) observe() error {
 	c := &committer{home: s.set.home, b: s.b, res: s.res}
-	if err := s.rootsInto(c); err != nil {
+	var err error
+	if c.roots, err = s.commitRoots(nil); err != nil { // no place is needed yet: the disk may be full
 		return err
 	}
 	var restored []commit.Restored
@@ -96,7 +97,7 @@ func (s *session) settle(ctx context.Context, fate Fate, reason string) error {
 		return s.unchanged()
 	}
 	if err := s.rootsInto(c); err != nil {
-		return err
+		return errors.Join(err, s.keepRefused(ctx, err)) // no room for what is displaced
 	}
 	interrupted := s.noted() // perhaps since the fate was chosen
 	if fate == Ask && interrupted {
@@ -175,12 +176,14 @@ func (s *session) keepRefused(ctx context.Context, why error) error {
 // rootsInto gives the committer the roots, seen through the session's view
 // while it stands.
 func (s *session) rootsInto(c *committer) (err error) {
-	c.roots, err = s.commitRoots()
+	c.roots, err = s.commitRoots(s.res.Plan)
 	return err
 }
 
-func (s *session) commitRoots() ([]commit.Root, error) {
-	roots, err := commitRoots(s.b, s.set.mounts, s.res.Plan)
+// commitRoots are the roots of the branch; those with changes in plan, which
+// may be nil, get a place for what is displaced.
+func (s *session) commitRoots(plan *changes.Plan) ([]commit.Root, error) {
+	roots, err := commitRoots(s.b, s.set.mounts, plan)
 	if err != nil || s.ns == nil {
 		return roots, err
 	}
