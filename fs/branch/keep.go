@@ -99,7 +99,12 @@ func (b *Branch) keepLayer(ctx context.Context, i int) error {
 	if err != nil || !p.volatile {
 		return err
 	}
-	return b.moveHome(ctx, holder, i)
+	if err := b.moveHome(ctx, holder, i); !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	// In a container the home store may lie on an overlay, where no whiteout can
+	// be made: the layer lasts as long as the memory does.
+	return remove(ctx, b.dir, upperName(r.Number))
 }
 
 // emptyDir removes all that the directory name in d holds.

@@ -10,6 +10,7 @@ import (
 	"try/fs/changes"
 	"try/fs/layer"
 	"try/fs/sys"
+	"try/fs/vfs"
 )
 
 const fixed = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
@@ -25,8 +26,14 @@ func (c *compiler) displace(base place, ch *changes.Change, below []changes.Chan
 		c.refuse(base.root, base.path, "no longer there")
 		return side{}, false, nil
 	}
+	shared := !st.IsDir() && c.names[st.Identity()]
+	if st.IsRegular() && c.overlaid(base.root) {
+		if *st, err = c.copyUp(d, name, st); err != nil {
+			return side{}, false, err
+		}
+	}
 	s := sideOf(*st)
-	s.shared = !st.IsDir() && c.names[s.id]
+	s.shared = shared
 	if why, err := c.takeable(base, st, d, name, &s); err != nil || why != "" {
 		if why != "" {
 			c.refuse(base.root, base.path, "%s", why)
@@ -82,6 +89,23 @@ func (c *compiler) takeable(base place, st *sys.Stat, d *sys.Dir, name string, s
 		s.opened, s.open = true, st.Perm()|0o700
 	}
 	return "", nil
+}
+
+// overlaid says that a root lies on an overlay that is not ours.
+func (c *compiler) overlaid(root uint32) bool {
+	st, err := c.w.roots[root].base.StatFS()
+	return err == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
+}
+
+// copyUp has a file of an overlay copied up, as its rename would do. It is
+// another file from then on if it has several names, or if the overlay's
+// layers lie on several file systems.
+func (c *compiler) copyUp(d *sys.Dir, name string, st *sys.Stat) (sys.Stat, error) {
+	perm := st.Perm()
+	if err := c.w.fs.Set(d, name, vfs.Attr{Mode: &perm}); err != nil && !errors.Is(err, unix.EPERM) {
+		return *st, err
+	}
+	return d.Stat(name)
 }
 
 // below compares everything below a base directory that goes with it with what

@@ -3,6 +3,7 @@ package sys
 import (
 	"errors"
 	"math"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,7 +20,7 @@ type Stat struct {
 	Mode                       uint32 // all of st_mode: type and permissions
 	Nlink, UID, GID            uint32
 	Size, Blocks               int64
-	Mtime, Ctime, Btime, Atime Time   // Btime is 0 where the file system has none
+	Mtime, Ctime, Btime, Atime Time   // Btime is 0 where the file system has none, see below
 	Rdev, Dev                  uint64 // as unix.Mkdev makes them
 	MntID                      uint64
 	Attributes                 uint64 // unix.STATX_ATTR_*
@@ -36,6 +37,36 @@ func (s Stat) IsDir() bool { return s.Type() == unix.S_IFDIR }
 
 // IsRegular says that the entry is a regular file.
 func (s Stat) IsRegular() bool { return s.Type() == unix.S_IFREG }
+
+// overlays remembers which devices are overlayfs, whose files get another birth
+// time when they are copied up, while they keep their number
+// (Documentation/filesystems/overlayfs.rst, “Inode properties”): there it
+// tells nothing. Such devices have no major number.
+var overlays sync.Map // uint64 → bool
+
+func overlaid(fd int, name string, dev uint64) bool {
+	if unix.Major(dev) != 0 {
+		return false
+	}
+	if is, ok := overlays.Load(dev); ok {
+		return is.(bool)
+	}
+	var st unix.Statfs_t
+	own := fd
+	if name != "" { // it may be a mount
+		var err error
+		if own, err = unix.Openat(fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != nil {
+			return false
+		}
+	}
+	err := retry(func() error { return unix.Fstatfs(own, &st) })
+	if own != fd {
+		unix.Close(own)
+	}
+	is := err == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
+	overlays.Store(dev, is)
+	return is
+}
 
 // Identity tells an inode from all others of its file system, for as long as
 // numbers may be used again: a new inode with an old number has another birth
@@ -77,13 +108,17 @@ func statx(fd int, name string) (Stat, error) {
 		if err != nil {
 			return Stat{}, err
 		}
-		return Stat{
+		s := Stat{
 			Ino: x.Ino, Mode: uint32(x.Mode), Nlink: x.Nlink, UID: x.Uid, GID: x.Gid,
 			Size: int64(x.Size), Blocks: int64(x.Blocks),
 			Mtime: fileTime(x.Mtime), Ctime: fileTime(x.Ctime), Btime: fileTime(x.Btime), Atime: fileTime(x.Atime),
 			Rdev: unix.Mkdev(x.Rdev_major, x.Rdev_minor), Dev: unix.Mkdev(x.Dev_major, x.Dev_minor),
 			MntID: x.Mnt_id, Attributes: x.Attributes,
-		}, nil
+		}
+		if overlaid(fd, name, s.Dev) {
+			s.Btime = 0
+		}
+		return s, nil
 	}
 }
 
