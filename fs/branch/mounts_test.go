@@ -31,6 +31,7 @@ var mountChecks = map[string]func(*world) error{
 	"gone":      checkGone,
 	"no-trust":  checkNoTrust,
 	"foreign":   checkForeign,
+	"record":    checkRecord,
 }
 
 func TestWithMounts(t *testing.T) {
