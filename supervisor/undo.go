@@ -246,10 +246,7 @@ func (h *Home) Undo(ctx context.Context, name string, o UndoOptions, ui UI) (*Un
 	if err != nil {
 		return nil, err
 	}
-	b, err := h.store.OpenRecord(n)
-	if errors.Is(err, branch.ErrLocked) {
-		return nil, withHint(err, "wait for it to end")
-	}
+	b, err := h.store.WaitRecord(ctx, n, func() { ui.Warn("waiting for another try that is at this commit") })
 	if err != nil {
 		return nil, err
 	}

@@ -33,12 +33,13 @@ var sections = []section{
 	{"race", racing},
 	{"plan", planning},
 	{"settle", settle},
+	{"undo", undoing},
 }
 
 func run(args []string) int {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	short := flags.Bool("short", false, "a smoke run of less than a minute: fewer samples, no 1 GB, no 100,000 files")
-	only := flags.String("only", "", "run one `section`: start, creation, memory, inside, race, plan, settle")
+	only := flags.String("only", "", "run one `section`: start, creation, memory, inside, race, plan, settle, undo")
 	try := flags.String("try", "bin/try", "the `binary` to measure")
 	if err := flags.Parse(args); err != nil {
 		return 2

@@ -63,8 +63,8 @@
 //
 // Lock order: commit.lock, lock, a group's lock, trash.lock; Tidy holds the
 // last while it takes lock, and nobody waits for trash.lock. A branch's own
-// lock, and a record's, which is the same file, is only tried, never waited
-// for, and so may be held before any of them.
+// lock, and a record's, which is the same file, is only tried by who holds
+// another, and so may be held before any of them.
 // All are open file description locks (fcntl_locking(2)): they go with the
 // last descriptor, which init closes first of all.
 package branch

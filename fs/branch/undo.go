@@ -134,9 +134,25 @@ func (s *Store) LookAt(n RecordName) (*Record, error) {
 	return r, nil
 }
 
-// OpenRecord opens a record and takes its lock, or ErrLocked. Who trims the
-// records does so too before it takes one away.
+// OpenRecord opens a record and takes its lock, or ErrLocked.
 func (s *Store) OpenRecord(n RecordName) (*Record, error) {
+	return s.openRecord(n, (*lock).try)
+}
+
+// WaitRecord is OpenRecord for who holds no lock, and so may wait: what is done
+// behind a run measures and trims records. If that takes longer than a second
+// waiting is called, once.
+func (s *Store) WaitRecord(ctx context.Context, n RecordName, waiting func()) (*Record, error) {
+	return s.openRecord(n, func(l *lock) error {
+		err := l.try()
+		if errors.Is(err, ErrLocked) {
+			err = l.waitFor(ctx, func(string) { waiting() })
+		}
+		return err
+	})
+}
+
+func (s *Store) openRecord(n RecordName, take func(*lock) error) (*Record, error) {
 	r, err := s.LookAt(n)
 	if err != nil {
 		return nil, err
@@ -147,7 +163,10 @@ func (s *Store) OpenRecord(n RecordName) (*Record, error) {
 	if r.lock, err = existingLock(r.dir, lockName); err != nil {
 		return fail(err)
 	}
-	if err := r.lock.try(); err != nil {
+	if err := take(r.lock); err != nil {
+		if ctxErr(err) {
+			r.lock = nil // waitFor closes it
+		}
 		return fail(err)
 	}
 	here, err := r.dir.Stat("")
@@ -162,6 +181,10 @@ func (s *Store) OpenRecord(n RecordName) (*Record, error) {
 		return fail(err)
 	}
 	return r, nil
+}
+
+func ctxErr(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // Path is the record's directory in the home store, where its journals lie.
