@@ -135,14 +135,14 @@ func (h *Home) Log(name string) (*Log, error) {
 		if b.Err != nil || b.Name != name && b.ID != name {
 			continue
 		}
-		f, err := os.Open(filepath.Join(h.store.Path(), "branches", b.ID, logName))
+		l, err := openLog(filepath.Join(h.store.Path(), "branches", b.ID))
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, &NoLogError{b.Name}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the log of %s: %w", b.Name, err)
 		}
-		return &Log{f}, nil
+		return l, nil
 	}
 	return nil, &UnknownBranchError{Name: name}
 }

@@ -81,6 +81,26 @@ func TestGuardsOfKeptBranch(t *testing.T) {
 	r.clean()
 }
 
+// TestFoldingHidesNothing: among many, what a rule asks about and what has
+// capabilities is listed (H25).
+func TestFoldingHidesNothing(t *testing.T) {
+	r := newRig(t)
+	script := "mkdir -p d/sub; for i in $(seq 500); do echo > d/$i; done; cp /bin/true d/true; echo > d/sub/.envrc"
+	want := []string{"  A d/  ", "1 executable", "1 hidden"}
+	if _, err := exec.LookPath("setcap"); err == nil && os.Getuid() == 0 {
+		script += "; setcap cap_net_raw+ep d/true"
+		want = append(want, "  A d/true  (capabilities)")
+	}
+	r.outside("mkdir -p e")
+	o := r.sh("-y", "-b", "mine", script+"; echo > e/.envrc; for i in $(seq 500); do echo > e/$i; done").want(125)
+	o.says(append(want, "  A e/.envrc  (the policy asks about it)")...)
+	if strings.Contains(o.stderr, "d/sub/.envrc") {
+		t.Errorf("a new directory's .envrc is asked about:\n%s", o.stderr)
+	}
+	r.try("abort", "mine").want(0)
+	r.clean()
+}
+
 // interrupted writes to a database and ends as if it were killed: a write-ahead
 // log, or a hot journal and half a transaction, stay behind.
 const interrupted = `

@@ -47,7 +47,10 @@ type Result struct {
 	Passed    []string // doors that were opened on purpose: --allow-write paths, --socket
 	Dropped   []string // left out of the commit by policy (drop, yield), one line each
 	Denied    []string // what the policy refused, one line each with the --allow to paste
-	Warnings  []string
+	// Marked says of changes, by absolute path, what must not be overlooked and
+	// their names do not tell: that a rule asks or denies, capabilities.
+	Marked   map[string]string
+	Warnings []string
 
 	// Err is why `try` itself failed: then the base is untouched, the branch,
 	// if there is one, is kept, and the exit status is 125.

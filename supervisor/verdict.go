@@ -128,9 +128,19 @@ func (c *committer) describe() {
 	}
 	for _, i := range o.Denied {
 		c.res.Denied = append(c.res.Denied, line(i))
+		c.mark(i, "the policy forbids it")
 	}
 	for _, i := range o.Asks {
 		c.res.Asks = append(c.res.Asks, line(i))
+		c.mark(i, "the policy asks about it")
+	}
+	for _, i := range o.Lifted {
+		c.mark(i, "the policy would have asked")
+	}
+	for i := range v.at {
+		if c.capable(i) {
+			c.mark(i, "capabilities")
+		}
 	}
 	for _, i := range o.Drops {
 		c.res.Dropped = append(c.res.Dropped, line(i))
@@ -138,6 +148,29 @@ func (c *committer) describe() {
 	for _, x := range o.Exceeded {
 		c.res.Denied = append(c.res.Denied, fmt.Sprintf("%s is %d, the limit %d (%s)", x.Limit, x.Got, x.Max, x.At))
 	}
+}
+
+// mark notes what must not be overlooked of a change.
+func (c *committer) mark(i int, note string) {
+	path := c.verdict.input.Changes[i].Path
+	if old := c.res.Marked[path]; old != "" {
+		note = old + ", " + note
+	}
+	if c.res.Marked == nil {
+		c.res.Marked = map[string]string{}
+	}
+	c.res.Marked[path] = note
+}
+
+// capable says whether a program comes with capabilities (capabilities(7)).
+func (c *committer) capable(i int) bool {
+	at := c.verdict.at[i]
+	ch := &c.res.Plan.Roots[at.root].Changes[at.change]
+	if !c.verdict.input.Changes[i].Exec || ch.Layer == nil {
+		return false
+	}
+	_, err := c.res.Plan.Roots[at.root].Root.Layer.Xattr(ch.Path(), "security.capability")
+	return err == nil
 }
 
 // refusal is why the policy forbids the commit, nil if it does not.

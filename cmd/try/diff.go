@@ -21,8 +21,12 @@ import (
 	"try/supervisor/printable"
 )
 
-// textAbove is the size from which on a file is compared by size and hash.
-const textAbove = 1 << 20
+// From these on a file is compared by size and hash: nobody reads more, and to
+// find what differs takes the square of it (H29).
+const (
+	textAbove  = 1 << 20
+	linesInAll = 20_000
+)
 
 // page shows the changes in full through $PAGER, on the terminal. All that
 // reaches it is printable, so the pager needs no raw mode and must not offer
@@ -166,7 +170,7 @@ func side(root *sys.Dir, name string, stat *sys.Stat) (v version, err error) {
 	if err != nil {
 		return version{}, err
 	}
-	if len(head) <= textAbove && bytes.IndexByte(head, 0) < 0 {
+	if len(head) <= textAbove && bytes.IndexByte(head, 0) < 0 && bytes.Count(head, []byte("\n")) <= linesInAll {
 		return version{there: true, text: head}, nil
 	}
 	hash := sha256.New()

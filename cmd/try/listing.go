@@ -61,7 +61,7 @@ func groups(r *supervisor.Result) []group {
 	all = slices.DeleteFunc(all, func(g group) bool { return len(g.entries) == 0 })
 	for _, g := range all {
 		slices.SortFunc(g.entries, func(a, b entry) int { return comparePaths(a.path, b.path) })
-		g.annotate()
+		g.annotate(r.Marked)
 	}
 	slices.SortFunc(all, func(a, b group) int { return comparePaths(a.path, b.path) })
 	return all
@@ -97,11 +97,14 @@ func comparePaths(a, b string) int {
 
 // annotate notes what must not be overlooked, and is therefore never folded
 // (H24, H25).
-func (g group) annotate() {
+func (g group) annotate(marked map[string]string) {
 	alike := map[string]int{} // folded path → index of the first entry of that name, 1-based
 	for i := range g.entries {
 		e := &g.entries[i]
 		var notes []string
+		if mark := marked[joinRoot(g.path, e.path)]; mark != "" {
+			notes = append(notes, mark)
+		}
 		notes = append(notes, e.dangers()...)
 		if printable.Mixed(filepath.Base(e.path)) {
 			notes = append(notes, "mixes alphabets that look alike")
@@ -136,6 +139,9 @@ func (e *entry) dangers() []string {
 			notes = append(notes, "set-group-ID")
 		}
 	}
+	if e.hook() {
+		notes = append(notes, "git runs it")
+	}
 	switch e.Type {
 	case changes.Device:
 		notes = append(notes, "device")
@@ -145,6 +151,13 @@ func (e *entry) dangers() []string {
 		}
 	}
 	return notes
+}
+
+// hook says whether git would run it, in a repository new or old.
+func (e *entry) hook() bool {
+	runs := e.Type == changes.Symlink || e.Type == changes.File && e.Layer.Mode&0o111 != 0
+	dir, in := strings.CutSuffix(filepath.Dir(joinRoot(e.root.Root.Path, e.Path())), "/hooks")
+	return runs && in && (strings.HasSuffix(dir, ".git") || strings.Contains(dir, ".git/modules/")) && !strings.HasSuffix(e.path, ".sample")
 }
 
 // leaves says whether a symbolic link leads out of its root, going by its

@@ -25,6 +25,10 @@ const (
 	// linesAbove is how many lines of one root the summary prints before it
 	// leaves out additions and modifications.
 	linesAbove = 100
+	// fewElsewhere is how many changes outside of the root that holds the
+	// working directory are listed one by one: who looks for what went where it
+	// was not meant to finds it.
+	fewElsewhere = 20
 )
 
 // summarize prints what a branch changed, grouped by root, counts last.
@@ -36,7 +40,7 @@ func summarize(w io.Writer, r *supervisor.Result, s style) {
 	fmt.Fprintf(w, "try: changes in branch %s\n", printable.Name(r.Branch))
 	for _, g := range all {
 		fmt.Fprintln(w, paint(s.color, bold, printable.Name(shortHome(g.path))))
-		lines := g.fold(s.summary == "full")
+		lines := g.fold(s.summary == "full", !g.holds(r.Dir) && len(g.entries) <= fewElsewhere)
 		hidden := 0
 		for i, l := range lines {
 			if s.summary != "full" && i >= linesAbove && !l.pinned {
@@ -61,8 +65,8 @@ type line struct {
 
 // fold gives the lines of a group: a large directory that is new, or gone, is
 // one line with counts, and what carries a note follows it all the same (H25).
-// What was only touched is counted, not listed.
-func (g group) fold(full bool) []line {
+// What was only touched is counted, not listed. each: nothing is folded.
+func (g group) fold(full, each bool) []line {
 	var lines []line
 	show := func(e *entry) {
 		lines = append(lines, line{e.line(e.path), e.Kind, e.note != "" || e.Kind == changes.Deleted || e.Kind == changes.Replaced})
@@ -77,7 +81,7 @@ func (g group) fold(full bool) []line {
 			end++
 		}
 		whole := e.Type == changes.Dir && (e.Kind == changes.Added || e.Kind == changes.Deleted)
-		if full || !whole || end-i-1 <= foldAbove {
+		if full || each || !whole || end-i-1 <= foldAbove {
 			show(e)
 			continue
 		}
@@ -91,6 +95,12 @@ func (g group) fold(full bool) []line {
 		i = end - 1
 	}
 	return lines
+}
+
+// holds says whether a directory lies in the group's root.
+func (g group) holds(dir string) bool {
+	_, ok := below(dir, g.path)
+	return ok
 }
 
 // contents says in a few words what a folded directory holds, and how many of

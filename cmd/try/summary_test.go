@@ -28,8 +28,8 @@ func TestSummary(t *testing.T) {
 // planOf makes a result of one root.
 func planOf(list ...changes.Change) *supervisor.Result {
 	return &supervisor.Result{
-		Branch: "b",
-		Plan:   &changes.Plan{Roots: []changes.RootPlan{{Root: changes.Root{Path: "/r"}, Changes: list}}},
+		Branch: "b", Dir: "/r",
+		Plan: &changes.Plan{Roots: []changes.RootPlan{{Root: changes.Root{Path: "/r"}, Changes: list}}},
 	}
 }
 
@@ -52,25 +52,63 @@ func TestSummaryFoldsButHidesNothing(t *testing.T) {
 		changed(changes.Added, "node_modules/F00001", file, 1),
 		changed(changes.Added, "node_modules/pаypal", file, 1),
 		changed(changes.Added, "node_modules/.hidden", file, 1),
+		changed(changes.Added, "node_modules/lib/.git/hooks/post-checkout", unix.S_IFREG|0o755, 1),
+		changed(changes.Added, "node_modules/lib/.git/hooks/pre-push.sample", unix.S_IFREG|0o755, 1),
+		changed(changes.Added, "node_modules/ping", unix.S_IFREG|0o755, 1),
+		changed(changes.Added, "node_modules/.envrc", file, 1),
+		changed(changes.Added, "node_modules/.try.toml", file, 1),
 		out, in,
 		changed(changes.Added, "node_modules-2", file, 1))
 	var b bytes.Buffer
-	summarize(&b, planOf(list...), style{})
+	r := planOf(list...)
+	r.Marked = map[string]string{
+		"/r/node_modules/ping": "capabilities", "/r/node_modules/.envrc": "the policy asks about it", "/r/node_modules/.try.toml": "the policy forbids it",
+	}
+	summarize(&b, r, style{})
 	got := b.String()
 	want := `try: changes in branch b
 /r
-  A node_modules/  10,005 files, 2 links, 1 other, 2 executable, 1 hidden, 1.0 MB
+  A node_modules/  10,010 files, 2 links, 1 other, 5 executable, 3 hidden, 1.0 MB
+  A node_modules/.envrc  (the policy asks about it)
+  A node_modules/.try.toml  (the policy forbids it)
   A node_modules/dev  (device)
   A node_modules/f00001  (differs from node_modules/F00001 in case only)
+  A node_modules/lib/.git/hooks/post-checkout  (git runs it)
   A node_modules/out -> ../../etc  (leads out of /r)
+  A node_modules/ping  (capabilities)
   A node_modules/pаypal  (mixes alphabets that look alike)
   A node_modules/sgid  (set-group-ID)
   A node_modules/suid  (set-user-ID)
   A node_modules-2
-10,010 added, 1.0 MB
+10,015 added, 1.0 MB
 `
 	if got != want {
 		t.Errorf("summary:\n%swant\n%s", got, want)
+	}
+}
+
+// What is elsewhere than the working directory, and little, is listed one by
+// one.
+func TestSummaryListsWhatIsElsewhere(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{fewElsewhere: fewElsewhere, fewElsewhere + 1: 1} {
+		list := []changes.Change{changed(changes.Added, "d", dir, 0)}
+		for i := range n - 1 {
+			list = append(list, changed(changes.Added, fmt.Sprintf("d/%02d", i), file, 1))
+		}
+		var b bytes.Buffer
+		r := planOf(list...)
+		r.Dir = "/elsewhere"
+		summarize(&b, r, style{})
+		if got := strings.Count(b.String(), "\n  A "); got != want {
+			t.Errorf("%d changes elsewhere have %d lines, want %d", n, got, want)
+		}
+		b.Reset()
+		r.Dir = "/r/sub"
+		summarize(&b, r, style{})
+		if got := strings.Count(b.String(), "\n  A "); got != 1 {
+			t.Errorf("%d changes here have %d lines, want 1", n, got)
+		}
 	}
 }
 
