@@ -45,6 +45,7 @@ func TestReadmeCommands(t *testing.T) {
 var before = map[string]string{
 	"try changes idea": "try --keep -b idea ./experiment",
 	"try commit idea":  "try --keep -b idea ./experiment",
+	"try undo":         "try -y -q ./migrate.sh",
 	"try policy allow": "printf '[session]\\nnet = \"host\"\\n' > .try.toml",
 }
 

@@ -36,9 +36,19 @@
 //
 // What a commit displaced, and its journal, are the undo record: the journal
 // says for each path that it was absent (a move into the base), which place
-// its entry now has (a move out of it, a swap), or which metadata it had.
+// its entry now has (a move out of it, a swap), or which metadata it had. A
+// [Record] undoes it by the inverse steps in a journal of its own, and redoes
+// it by the inverse of those; then
 //
-// The caller holds the store's commit lock and the branch's: two commits or
+//  7. A journal that is done is never written to. What the record holds is what
+//     its journals say together, in the order of their numbers.
+//  8. What lies in a record may have other names in the base and descriptors
+//     that are open: it is moved, and nothing else. If it is no longer what was
+//     displaced, it is not brought back.
+//  9. Nothing in a record is ever removed as if it were a copy: neither a
+//     roll-back nor a failure takes anything out of it but by its own steps.
+//
+// The caller holds the store's commit lock and the branch's, or the record's: two commits or
 // recoveries of one branch at once are not excluded here.
 //
 // See rename(2) for RENAME_EXCHANGE, fsync(2) on directories, and openat2(2).
