@@ -17,6 +17,7 @@ type terminal struct {
 	shown  bool      // the summary was printed with the question
 	warned []string  // printed already
 	steps  chan int  // to who prints the progress of a commit; nil before there is any
+	told   chan any  // closed when that has ended
 }
 
 var _ supervisor.UI = (*terminal)(nil)
@@ -81,8 +82,11 @@ func (t *terminal) Progress(done, total int) {
 		if !isTerminal(t.p.stderr) {
 			return
 		}
-		t.steps = make(chan int, 1)
-		go printSteps(t.p.stderr, t.steps, total)
+		t.steps, t.told = make(chan int, 1), make(chan any)
+		go func() {
+			defer close(t.told)
+			printSteps(t.p.stderr, t.steps, total)
+		}()
 	}
 	select {
 	case t.steps <- done:
@@ -125,6 +129,7 @@ func (p *program) finish(r *supervisor.Result, t *terminal, document bool) error
 func (t *terminal) endProgress() {
 	if t.steps != nil {
 		close(t.steps)
+		<-t.told
 		t.steps = nil
 		fmt.Fprint(t.p.stderr, "\r\x1b[K")
 	}
