@@ -147,3 +147,44 @@ func TestSQLiteStaysWhole(t *testing.T) {
 		})
 	}
 }
+
+// TestKeptPolicy: a kept branch is judged by the policy at its start and by the
+// user's of now, whichever is stricter; the project's file counted at the start
+// (H23).
+func TestKeptPolicy(t *testing.T) {
+	const deny = "[[rule]]\npaths = ['**/x']\naction = 'deny'\n"
+	for _, c := range []struct {
+		name, user, project, userNow, projectNow string
+		status                                   int
+	}{
+		{"nothing", "", "", "", "", 0},
+		{"the user's at the start", deny, "", "", "", 125},
+		{"the user's of now", "", "", deny, "", 125},
+		{"both", deny, "", deny, "", 125},
+		{"what allowed at the start does not now", "[[rule]]\npaths = ['**/x']\naction = 'allow'\n", "", deny, "", 125},
+		{"nor the other way round", deny, "", "[[rule]]\npaths = ['**/x']\naction = 'allow'\n", "", 125},
+		{"the project's at the start", "", deny, "", "", 125},
+		{"the project's of now is not read", "", "", "", deny, 0},
+		{"not even if it is wrong", "", "", "", "[nonsense", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			user := filepath.Join(r.home, ".config/try/policy.toml")
+			write := func(userText, project string) {
+				r.must(os.WriteFile(user, []byte("[session]\nscope = 'dir'\n"+userText), 0o644))
+				r.must(os.RemoveAll(r.at(".try.toml")))
+				if project != "" {
+					r.write(".try.toml", project)
+				}
+			}
+			write(c.user, c.project)
+			r.sh("--keep", "-q", "-b", "mine", "echo x > x").want(0)
+			write(c.userNow, c.projectNow)
+			r.try("commit", "mine").want(c.status)
+			if c.status != 0 {
+				r.try("abort", "mine").want(0)
+			}
+			r.clean()
+		})
+	}
+}
