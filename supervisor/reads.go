@@ -70,8 +70,9 @@ func (s *session) keepReads() error {
 	return nil
 }
 
-// readAndChanged lists what the command of b has read and what is another thing now.
-func readAndChanged(b *branch.Branch) ([]commit.Conflict, error) {
+// readAndChanged lists what the command of b has read and what is another thing
+// now. The stores are left out: only init has looked for them, to cover them.
+func readAndChanged(b *branch.Branch, store *branch.Store) ([]commit.Conflict, error) {
 	text, err := os.ReadFile(filepath.Join(b.Path(), readsName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -83,6 +84,10 @@ func readAndChanged(b *branch.Branch) ([]commit.Conflict, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look up what was read in %s: %w", b.Name, err)
 	}
+	stores, err := store.Places()
+	if err != nil {
+		return nil, err
+	}
 	var conflicts []commit.Conflict
 	roots := map[string]*sys.Dir{}
 	defer func() {
@@ -92,6 +97,10 @@ func readAndChanged(b *branch.Branch) ([]commit.Conflict, error) {
 	}()
 	for _, r := range list {
 		root := string(r.Root)
+		full := filepath.Join(root, string(r.Path))
+		if slices.ContainsFunc(stores, func(s string) bool { return isBelow(full, s) }) {
+			continue
+		}
 		if roots[root] == nil {
 			if roots[root], err = sys.OpenDir(root); err != nil {
 				return nil, err

@@ -323,7 +323,7 @@ func (c *committer) drift() ([]commit.Conflict, error) {
 	if c.whole != nil {
 		reader = c.whole
 	}
-	read, err := readAndChanged(reader)
+	read, err := readAndChanged(reader, c.home.store)
 	return append(found, slices.DeleteFunc(read, seen)...), err
 }
 
