@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -16,15 +18,17 @@ import (
 // maxIO is the most data of one request.
 const maxIO = 1 << 20
 
+// maxReaders are as many as can be of use.
+const maxReaders = 64
+
 // bufSize holds the largest request and the largest answer.
 const bufSize = maxIO + 4096
 
-// spare is how many goroutines wait for a request when no more are at work.
-const spare = 2
-
-// conn is the connection to the kernel. Each of its readers reads a request,
-// answers it, and reads the next; there is always one that waits, so that no
-// request waits for another one.
+// conn is the connection to the kernel. A reader reads a request, answers it,
+// and reads the next. One is enough for a program that does one thing after
+// another, and much faster than several that take turns, each of which must be
+// woken on another processor. A guard adds more when they have much to do, or
+// one of them something that takes long; what is too many leaves.
 //
 // We also tried go-fuse's own fuse.Server: it cannot be ended while the mount
 // stands, and splices reads, which for files shorter than a read is slower.
@@ -39,13 +43,18 @@ type conn struct {
 	readers int
 	stopped bool
 	ended   chan struct{} // closed when the last reader has gone
+	free    []*[2][]byte  // the buffers of readers that have left
+
+	asleep atomic.Bool   // the guard is
+	wake   chan struct{} // wakes it
+	seq    atomic.Uint64 // counts requests
 
 	count [64]atomic.Uint64 // by opcode
 }
 
 // newConn takes dev over, answers the mount's first request, and starts.
 func newConn(dev *os.File, ps *fuse.ProtocolServer, s *Server) (*conn, error) {
-	c := &conn{ps: ps, server: s, ended: make(chan struct{})}
+	c := &conn{ps: ps, server: s, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 	// A descriptor of our own: the runtime knows nothing of it, and does not
 	// make the reads wait in its poller.
 	raw, err := dev.SyscallConn()
@@ -63,9 +72,8 @@ func newConn(dev *os.File, ps *fuse.ProtocolServer, s *Server) (*conn, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for range spare {
-		c.addReader()
-	}
+	c.addReader()
+	go c.guard()
 	return c, nil
 }
 
@@ -95,27 +103,97 @@ func (c *conn) read(buf []byte) (n int, err error) {
 func (c *conn) addReader() {
 	c.readers++
 	c.waiting++ // from here on, so that not two are started for one
-	go c.loop()
+	b := &[2][]byte{}
+	if last := len(c.free) - 1; last >= 0 {
+		b, c.free = c.free[last], c.free[:last]
+	} else {
+		b[0], b[1] = make([]byte, bufSize), make([]byte, bufSize)
+	}
+	go c.loop(b)
 }
 
-func (c *conn) loop() {
-	in, out := make([]byte, bufSize), make([]byte, bufSize)
+// beat is how often the guard looks, and the longest that a request waits
+// because of another one.
+const beat = time.Millisecond
+
+// guard adds a reader when none waits and none has begun anything new since it
+// last looked, or when that has been so, with something new, several times
+// running. It sleeps when there is nothing to do.
+func (c *conn) guard() {
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	var last uint64
+	for busy, idle := 0, 0; ; {
+		select {
+		case <-c.ended:
+			return
+		case <-ticker.C:
+		}
+		c.mu.Lock()
+		seq := c.seq.Load()
+		switch {
+		case c.waiting > 0:
+			busy = 0
+		case c.stopped || c.readers >= maxReaders:
+		case seq == last:
+			c.addReader()
+		default:
+			if busy++; busy >= 8 && c.readers < runtime.GOMAXPROCS(0) {
+				c.addReader()
+				busy = 0
+			}
+		}
+		c.mu.Unlock()
+		if idle++; seq != last {
+			idle = 0
+		}
+		last = seq
+		if idle < 50 {
+			continue
+		}
+		c.asleep.Store(true)
+		c.mu.Lock()
+		waits := c.waiting > 0
+		c.mu.Unlock()
+		if !waits { // a request came just now, and nobody may be left to wake us
+			continue
+		}
+		ticker.Stop()
+		select {
+		case <-c.ended:
+			return
+		case <-c.wake:
+		}
+		ticker.Reset(beat)
+		idle = 0
+	}
+}
+
+func (c *conn) loop(b *[2][]byte) {
+	in, out := b[0], b[1]
 	for {
 		n, err := c.read(in)
 		c.mu.Lock()
 		c.waiting--
 		// ENOENT: a request was withdrawn; ENODEV: the mount is gone.
 		end := c.stopped || err != nil && !errors.Is(err, unix.ENOENT)
-		if !end && err == nil && c.waiting == 0 {
-			c.addReader()
-		}
 		c.mu.Unlock()
+		c.seq.Add(1)
+		if c.asleep.Load() && c.asleep.Swap(false) {
+			select {
+			case c.wake <- struct{}{}:
+			default:
+			}
+		}
 		if !end && err == nil {
 			c.handle(in[:n], out)
 		}
 		c.mu.Lock()
-		if end || c.stopped || c.waiting >= spare {
+		if end || c.stopped || c.waiting > 0 {
 			c.readers--
+			if len(c.free) < 2 {
+				c.free = append(c.free, b)
+			}
 			if c.readers == 0 {
 				c.end()
 			}
@@ -130,6 +208,7 @@ func (c *conn) loop() {
 // end is called once, with mu, when nobody reads and nothing is under way.
 func (c *conn) end() {
 	c.stopped = true
+	c.server.tree.watch.close() // it writes to the descriptor
 	unix.Close(c.fd)
 	c.server.tree.close()
 	close(c.ended)
@@ -224,11 +303,11 @@ func (c *conn) refuse(op uint32) unix.Errno {
 	switch op {
 	case opForget, opBatchForget, opInit, opNotifyReply, opRelease, opDestroy:
 		return 0
-	case opInterrupt, opFlush, opFsync, opFsyncDir, opOpen, opOpenDir:
+	case opInterrupt, opFlush, opFsync, opFsyncDir, opOpen, opOpenDir, opCreate:
 		if c.stale.Load() && op != opInterrupt {
 			return unix.ESTALE
 		}
-		return unix.ENOSYS
+		return unix.ENOSYS // and the kernel does not ask again
 	}
 	if c.stale.Load() {
 		return unix.ESTALE

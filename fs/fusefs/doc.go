@@ -30,7 +30,8 @@
 // # Without opening
 //
 // OPEN, OPENDIR, FLUSH, FSYNC and RELEASE are answered with ENOSYS, and the
-// kernel then opens and closes files without asking. So a file is copied up
+// kernel then opens and closes files without asking; so is CREATE, and it makes
+// files by MKNOD, of which nothing needs to be released. So a file is copied up
 // when it is first written, not when it is opened for writing. fsync does
 // nothing, as in an overlay mounted volatile: what must last is synced when a
 // branch is kept or committed. Locks of files are the kernel's own.

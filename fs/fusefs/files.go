@@ -33,18 +33,22 @@ func status(err error) fuse.Status {
 // forever is how long the kernel may believe what only the session can change.
 const forever = 365 * 24 * time.Hour
 
-// shortly is how long it may believe what somebody outside may change.
+// shortly is how long it may believe what somebody outside may change without
+// our hearing of it.
 const shortly = time.Second
 
 // lasts is how long the kernel may believe how n looks.
 func (t *tree) lasts(n *node) time.Duration {
 	if n.isDir() {
-		if parts := n.parts(); len(parts) > 0 && parts[0].level == 0 {
+		if parts := n.parts(); len(parts) > 0 && parts[0].level == 0 || t.lasting(n.dir.parent) {
 			return forever
 		}
 		return shortly
 	}
 	if n.level.Load() == 0 {
+		return forever
+	}
+	if at, ok := n.place(); ok && t.lasting(at.in) {
 		return forever
 	}
 	return shortly
@@ -135,7 +139,7 @@ func (f *files) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *f
 	if errors.Is(err, unix.ENOENT) {
 		f.t.absent(p, name)
 		out.SetEntryTimeout(shortly)
-		if p.part(f.t.base) == nil {
+		if f.t.lasting(p) {
 			out.SetEntryTimeout(forever)
 		}
 		return fuse.OK
@@ -272,17 +276,6 @@ func (f *files) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fu
 		return st
 	}
 	return status(f.t.rename(p, from, q, to, in.Flags))
-}
-
-// Create makes a regular file and opens it.
-func (f *files) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	p, st := f.dir(in.NodeId)
-	if st != fuse.OK {
-		return st
-	}
-	n, s, err := f.t.makeFile(p, name, wanted{in.Mode, in.Umask, in.Owner})
-	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
-	return f.answer(n, s, err, &out.EntryOut)
 }
 
 // Tmpfile makes a file without a name.

@@ -190,7 +190,7 @@ func (l *lab) run(t *testing.T, name string, env ...string) (*Server, error) {
 
 // command runs a case in namespaces of its own.
 func (l *lab) command(own, name string, env ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=10s", "-test.run=^TestInside$/^"+strings.ReplaceAll(name, "/", "$/^")+"$")
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=5m", "-test.run=^TestInside$/^"+strings.ReplaceAll(name, "/", "$/^")+"$")
 	cmd.Env = append(append(os.Environ(), insideEnv+"="+own, mountEnv+"="+l.dir+"/mnt"), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 	if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {

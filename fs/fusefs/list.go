@@ -86,6 +86,7 @@ func (t *tree) list(n *node, begin bool) (*listing, error) {
 	if l != nil && !begin {
 		return l, nil
 	}
+	t.watch.add(n)
 	stamps, err := t.dirTimes(n)
 	if err != nil {
 		return nil, err

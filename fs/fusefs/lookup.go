@@ -139,6 +139,7 @@ func (t *tree) forget(id, lookups uint64) {
 	t.RLock()
 	defer t.RUnlock()
 	if n.isDir() {
+		t.watch.drop(n)
 		for _, p := range n.parts() {
 			t.fds.empty(&p.slot)
 		}

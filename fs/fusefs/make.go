@@ -199,6 +199,7 @@ func (t *tree) makeFile(p *node, as string, want wanted) (*node, sys.Stat, error
 		}
 		return nil, s, err
 	}
+	n.fresh.Store(true)
 	t.fds.done(t.fds.put(&n.slot, &held{fd: fd, write: true}))
 	return n, s, nil
 }

@@ -39,6 +39,8 @@ type node struct {
 	dir   *directory
 	names []name
 
+	fresh atomic.Bool // made here, with no file capabilities so far
+
 	mu    sync.Mutex
 	level atomic.Int32 // of anything but a directory: where its content is
 	was   stamp        // what it was there, if that is not the layer
@@ -66,6 +68,9 @@ type directory struct {
 	// under node.mu with tree.RLock, or under tree.Lock; replaced, never
 	// changed in place, so that a reader may keep what it has loaded.
 	parts atomic.Pointer[[]*part]
+
+	watched atomic.Uint32 // its part in the base
+	wd      atomic.Int32
 
 	// The following are guarded by node.mu.
 	children map[string]*node // those that the kernel knows

@@ -15,6 +15,7 @@ const (
 	opInit        = 26
 	opOpenDir     = 27
 	opFsyncDir    = 30
+	opCreate      = 35
 	opInterrupt   = 36
 	opDestroy     = 38
 	opNotifyReply = 41

@@ -218,6 +218,7 @@ func (t *tree) forgetLocked(n *node) { t.table.forget(n.id, 1) }
 // bury makes n, a directory that is nowhere any more, look empty to those
 // that are still in it.
 func (t *tree) bury(n *node, last sys.Stat) {
+	t.watch.drop(n)
 	for _, part := range n.parts() {
 		t.fds.empty(&part.slot)
 	}

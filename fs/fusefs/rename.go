@@ -247,6 +247,7 @@ func (t *tree) cut(n *node) {
 				t.fds.empty(&p.slot)
 			}
 		}
+		t.watch.drop(d)
 		d.setParts(up)
 		for as, c := range d.dir.children {
 			switch {

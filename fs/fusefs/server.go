@@ -72,6 +72,7 @@ func Serve(dev *os.File, root Root, o Options) (*Server, error) {
 		t.close()
 		return nil, fmt.Errorf("serve %s: %w", root.Base, err)
 	}
+	t.watch.start(s.conn)
 	return s, nil
 }
 
@@ -97,6 +98,7 @@ func (s *Server) Stale() {
 // Close ends the connection: calls that are under way and all later ones fail
 // with ENOTCONN.
 func (s *Server) Close() error {
+	s.tree.watch.close() // while its words to the kernel still find an end
 	if err := s.conn.stop(); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type tree struct {
 	fds    *fds
 	root   *node
 	work   *workshop
+	watch  *watch
 	base   int          // the level of the base: the last
 	dev    uint64       // the base's device: inode numbers of others are marked
 	owners layer.Owners // root: owners and groups are kept
@@ -67,11 +68,15 @@ func openTree(root Root, o Options) (*tree, error) {
 		t.close()
 		return nil, err
 	}
+	t.watch = openWatch(t)
 	return t, nil
 }
 
 // close closes what is open; no call may be under way.
 func (t *tree) close() {
+	if t.watch != nil {
+		t.watch.close()
+	}
 	if t.work != nil {
 		t.work.close()
 	}
@@ -176,6 +181,7 @@ func (t *tree) find(p *node, name string) (found, error) {
 	if p.dir.mount || p.dir.hidden.has(name) {
 		return f, unix.ENOENT
 	}
+	t.watch.add(p)
 	for _, part := range p.parts() {
 		h, err := t.open(p, part)
 		if err != nil {

@@ -10,12 +10,17 @@ import (
 	"try/fs/layer"
 )
 
+const capability = "security.capability"
+
 // GetXAttr reads an attribute. Marks of the format are not to be seen, and a
 // session's own of such names are kept under others (see package layer).
 func (f *files) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, attr string, dest []byte) (uint32, fuse.Status) {
 	n, st := f.any(in.NodeId)
 	if st != fuse.OK {
 		return 0, st
+	}
+	if attr == capability && n.fresh.Load() {
+		return 0, fuse.ENODATA // which the kernel asks before it writes to a file first
 	}
 	f.t.RLock()
 	defer f.t.RUnlock()
@@ -67,6 +72,9 @@ func (f *files) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (ui
 
 // SetXAttr sets an attribute, in the layer.
 func (f *files) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, attr string, data []byte) fuse.Status {
+	if n := f.t.get(in.NodeId); n != nil && attr == capability {
+		n.fresh.Store(false)
+	}
 	return f.changeXattr(in.NodeId, func(at spot) error {
 		raw := layer.Escape(attr)
 		if in.Flags != 0 { // XATTR_CREATE or XATTR_REPLACE
