@@ -207,7 +207,7 @@ func (t *tree) duplicate(from *sys.Dir, s sys.Stat, as string, content bool) (in
 }
 
 func copyData(dst int, from *sys.Dir) error {
-	src, err := from.Reopen(unix.O_RDONLY)
+	src, err := quietly(unix.O_RDONLY, from.Reopen)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (t *tree) dress(from *sys.Dir, s sys.Stat, as string) error {
 			return err
 		}
 	}
-	if s.IsRegular() {
+	if s.IsRegular() && s.Nlink == 1 { // as the kernel does (fs/overlayfs/copy_up.c)
 		if err := w.SetXattr(as, layer.OriginAttr, nil); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 			return err
 		}

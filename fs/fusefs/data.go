@@ -66,10 +66,23 @@ func (t *tree) content(n *node, write bool) (*held, error) {
 }
 
 func openAs(at spot, flags int) (int, error) {
-	if at.name == "" {
-		return at.dir.Reopen(flags)
+	return quietly(flags, func(flags int) (int, error) {
+		if at.name == "" {
+			return at.dir.Reopen(flags)
+		}
+		return at.dir.OpenFD(at.name, flags, 0)
+	})
+}
+
+// quietly opens something so that reading it does not move its access time,
+// where that is allowed (open(2), O_NOATIME). By that time a commit knows what
+// began as a copy of the base.
+func quietly(flags int, open func(flags int) (int, error)) (int, error) {
+	fd, err := open(flags | unix.O_NOATIME)
+	if errors.Is(err, unix.EPERM) {
+		fd, err = open(flags)
 	}
-	return at.dir.OpenFD(at.name, flags, 0)
+	return fd, err
 }
 
 // writable is content for writing, in the layer.
