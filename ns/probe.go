@@ -74,15 +74,23 @@ const probeDeadline = 10 * time.Second
 
 // probe runs the first steps of init and then those of body in a child.
 func probe(flags uintptr, body func(*plan)) error {
+	fds, err := errand(flags, nil, body)
+	closeAll(fds)
+	return err
+}
+
+// errand is probe for a child that keeps the descriptors in keep, and hands
+// some out.
+func errand(flags uintptr, keep []int, body func(*plan)) ([]int, error) {
 	spec := &Spec{Root: os.Geteuid() == 0, UID: os.Geteuid(), GID: os.Getegid()}
 	p := &plan{builder: newBuilder(), spec: spec}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("make the control socket: %w", err)
+		return nil, fmt.Errorf("make the control socket: %w", err)
 	}
 	p.control, p.scratch = pair[1], p.data(make([]byte, 512))
 	p.step("close descriptors", "")
-	p.closeOthers()
+	p.closeOthers(keep...)
 	p.step("map ids", "")
 	p.mapIDs()
 	if flags&unix.CLONE_NEWNS != 0 {
@@ -98,7 +106,7 @@ func probe(flags uintptr, body func(*plan)) error {
 	maps, err := rootMaps()
 	if err = errors.Join(err, p.err); err != nil {
 		closeAll(pair[:])
-		return err
+		return nil, err
 	}
 	c := p.child()
 	c.control, c.outer = uintptr(p.control), -1
@@ -106,41 +114,48 @@ func probe(flags uintptr, body func(*plan)) error {
 	unix.Close(pair[1])
 	if err != nil {
 		unix.Close(pair[0])
-		return err
+		return nil, err
 	}
 	s := newSession(p, os.NewFile(uintptr(pair[0]), "control socket"), pid, pidfd)
 	defer s.Close()
 	if spec.Root {
 		if err := s.writeMaps(maps); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	return p.verdict(pair[0])
 }
 
-// verdict reads the child's one report.
-func (p *plan) verdict(control int) error {
+// verdict reads the child's reports, of which the last is that it is ready, or
+// that it failed.
+func (p *plan) verdict(control int) (fds []int, err error) {
 	limit := unix.NsecToTimeval(int64(probeDeadline))
 	if err := unix.SetsockoptTimeval(control, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		return fmt.Errorf("read the control socket: %w", err)
+		return nil, fmt.Errorf("read the control socket: %w", err)
 	}
 	var r report
+	oob := make([]byte, unix.CmsgSpace(4))
 	for {
-		n, err := unix.Read(control, unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
+		n, k, _, _, err := unix.Recvmsg(control, unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), oob, unix.MSG_CMSG_CLOEXEC)
+		if messages, e := unix.ParseSocketControlMessage(oob[:max(k, 0)]); e == nil && len(messages) == 1 {
+			if more, e := unix.ParseUnixRights(&messages[0]); e == nil {
+				fds = append(fds, more...)
+			}
+		}
 		switch {
-		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EINTR), err == nil && n == int(unsafe.Sizeof(r)) && r.kind == reportServe:
 			continue
 		case err != nil:
-			return fmt.Errorf("read the control socket: %w", err)
+			return fds, fmt.Errorf("read the control socket: %w", err)
 		case n != int(unsafe.Sizeof(r)):
-			return &Failure{Step: "run"}
+			return fds, &Failure{Step: "run"}
 		case r.kind == reportReady:
-			return nil
+			return fds, nil
 		case r.kind != reportFailed || r.at < 0 || r.at >= int64(len(p.labels)):
-			return fmt.Errorf("report %d of a probe: %w", r.kind, unix.EPROTO)
+			return fds, fmt.Errorf("report %d of a probe: %w", r.kind, unix.EPROTO)
 		}
 		l := p.labels[r.at]
-		return &Failure{Step: l.step, What: l.what, Errno: unix.Errno(r.code), Log: kernelLog(r.text[:])}
+		return fds, &Failure{Step: l.step, What: l.what, Errno: unix.Errno(r.code), Log: kernelLog(r.text[:])}
 	}
 }
 

@@ -55,34 +55,34 @@ type step struct {
 // steps is the design of init. The order matters and the comment says why;
 // move a line only together with its reason.
 var steps = []step{
-	{"close descriptors", (*plan).closeOthers},          // the branch's lock is among them: nobody but the supervisor may hold it (HAZARDS 14)
-	{"map ids", (*plan).mapIDs},                         // before anything is made, or it would belong to nobody; and while /proc/self is still ours
-	{"execute again", (*plan).executeAgain},             // only if so wanted; what follows is the new process's
-	{"hide init", (*plan).hide},                         // after the maps, which a process that is not dumpable may not open
-	{"make mounts private", (*plan).makePrivate},        // before any mount: none may reach the host (mount_namespaces(7))
-	{"clone devices", (*plan).cloneDevices},             // while the host's /dev is still to be seen
-	{"clone sockets", (*plan).cloneSockets},             // while no overlay hides them
-	{"clone writable paths", (*plan).cloneWritable},     // while they are writable: a clone keeps that
-	{"create FUSE mount", (*plan).createFuse},           // detached, while the host's /dev is still to be seen; early, for the server starts meanwhile
-	{"create overlay", (*plan).createOverlays},          // detached, while their layers' mounts are writable (FACTS B2)
-	{"clone read-only", (*plan).cloneReadOnly},          // what lies below a root, while nothing hides it
-	{"make the tree read-only", (*plan).makeReadOnly},   // before anything of ours moves in, which stays writable
-	{"stock covers and files", (*plan).stockPantry},     // while /dev, where the clones are taken from, is nobody's yet
-	{"mount proc", (*plan).mountProc},                   // of our PID namespace; the old one is read-only by now
-	{"make /dev", (*plan).makeDev},                      // before the roots: one may lie in /dev/shm
-	{"mount private directory", (*plan).mountPrivate},   // before the roots: one may lie in it
-	{"await the FUSE server", (*plan).awaitServer},      // before anything walks through what it serves
-	{"move mount", (*plan).moveMounts},                  // outermost first, or the outer would hide the inner
-	{"move writable path", (*plan).moveWritable},        // over a root or the read-only tree
-	{"cover", (*plan).cover},                            // after all that could bring a covered path back
-	{"bind socket", (*plan).bindSockets},                // after the covers: a socket is passed on purpose
-	{"bind file", (*plan).bindFiles},                    // the same
-	{"bring loopback up", (*plan).loopback},             // a network namespace starts with it down
-	{"join a new keyring", (*plan).joinKeyring},         // before the first program inherits the caller's (HAZARDS 28)
-	{"open descriptors anew", (*plan).reopen},           // by path, so after all mounts (HAZARDS 2)
-	{"enter working directory", (*plan).enterDirectory}, // by path: the inherited one lies on the host's mount
-	{"open terminal", (*plan).openTerminal},             // on the devpts of the session, so that it has a name here (HAZARDS B16)
-	{"read signals", (*plan).readEvents},                // all are blocked since the fork; from here they are read
+	{"close descriptors", func(p *plan) { p.closeOthers() }}, // the branch's lock is among them: nobody but the supervisor may hold it (HAZARDS 14)
+	{"map ids", (*plan).mapIDs},                              // before anything is made, or it would belong to nobody; and while /proc/self is still ours
+	{"execute again", (*plan).executeAgain},                  // only if so wanted; what follows is the new process's
+	{"hide init", (*plan).hide},                              // after the maps, which a process that is not dumpable may not open
+	{"make mounts private", (*plan).makePrivate},             // before any mount: none may reach the host (mount_namespaces(7))
+	{"clone devices", (*plan).cloneDevices},                  // while the host's /dev is still to be seen
+	{"clone sockets", (*plan).cloneSockets},                  // while no overlay hides them
+	{"clone writable paths", (*plan).cloneWritable},          // while they are writable: a clone keeps that
+	{"create FUSE mount", (*plan).createFuse},                // detached, while the host's /dev is still to be seen; early, for the server starts meanwhile
+	{"create overlay", (*plan).createOverlays},               // detached, while their layers' mounts are writable (FACTS B2)
+	{"clone read-only", (*plan).cloneReadOnly},               // what lies below a root, while nothing hides it
+	{"make the tree read-only", (*plan).makeReadOnly},        // before anything of ours moves in, which stays writable
+	{"stock covers and files", (*plan).stockPantry},          // while /dev, where the clones are taken from, is nobody's yet
+	{"mount proc", (*plan).mountProc},                        // of our PID namespace; the old one is read-only by now
+	{"make /dev", (*plan).makeDev},                           // before the roots: one may lie in /dev/shm
+	{"mount private directory", (*plan).mountPrivate},        // before the roots: one may lie in it
+	{"await the FUSE server", (*plan).awaitServer},           // before anything walks through what it serves
+	{"move mount", (*plan).moveMounts},                       // outermost first, or the outer would hide the inner
+	{"move writable path", (*plan).moveWritable},             // over a root or the read-only tree
+	{"cover", (*plan).cover},                                 // after all that could bring a covered path back
+	{"bind socket", (*plan).bindSockets},                     // after the covers: a socket is passed on purpose
+	{"bind file", (*plan).bindFiles},                         // the same
+	{"bring loopback up", (*plan).loopback},                  // a network namespace starts with it down
+	{"join a new keyring", (*plan).joinKeyring},              // before the first program inherits the caller's (HAZARDS 28)
+	{"open descriptors anew", (*plan).reopen},                // by path, so after all mounts (HAZARDS 2)
+	{"enter working directory", (*plan).enterDirectory},      // by path: the inherited one lies on the host's mount
+	{"open terminal", (*plan).openTerminal},                  // on the devpts of the session, so that it has a name here (HAZARDS B16)
+	{"read signals", (*plan).readEvents},                     // all are blocked since the fork; from here they are read
 	{"report ready", (*plan).reportReady},
 }
 
@@ -107,8 +107,8 @@ func (p *plan) compile() error {
 // on names the object of what follows, within the current step.
 func (p *plan) on(what string) { p.now.what = what }
 
-func (p *plan) closeOthers() {
-	keep := []int{p.control}
+func (p *plan) closeOthers(also ...int) {
+	keep := append([]int{p.control}, also...)
 	if p.terminal != nil && p.terminal.fd >= 0 {
 		keep = append(keep, p.terminal.fd)
 	}

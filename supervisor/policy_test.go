@@ -41,7 +41,7 @@ func TestExitCodes(t *testing.T) {
 		{"check fails", `-y --check 'test ! -e made' touch made`, 125, 1, false},
 		{"check fails, dropped", `--on-failure abort --check false touch made`, 125, 0, false},
 		{"check is not run after failure", `--check 'touch /made' sh -c 'exit 4'`, 4, 0, false},
-		{"no engine", `--engine fuse touch made`, 125, 0, false},
+		{"no engine", `--engine floppy touch made`, 125, 0, false},
 		{"read-only elsewhere", `sh -c 'touch /usr/made && touch made'`, 1, 0, false},
 		{"our words: usage", `changes --no-such-flag`, 2, 0, false},
 		{"our words: too many", `commit a b`, 2, 0, false},

@@ -3,10 +3,12 @@ package supervisor
 import (
 	"errors"
 	"os"
+	"sync"
 
 	"try/fs/engine"
 	"try/fs/fusefs"
 	"try/fs/sys"
+	"try/ns"
 )
 
 // A server answers for a FUSE mount, in which the paths in hidden are not.
@@ -15,7 +17,9 @@ type server func(m engine.Mount, dev *os.File, hidden []string) error
 // serve answers for the root at m until the session is over. This process must
 // never touch what it serves: it sees the base by its own mounts.
 func (s *session) serve(m engine.Mount, dev *os.File, hidden []string) error {
-	o := fusefs.Options{Hidden: hidden}
+	merged := &merges{root: m.Target, ino: map[string]uint64{}}
+	s.merged = append(s.merged, merged)
+	o := fusefs.Options{Hidden: hidden, Merged: merged.note, OpenOwn: ns.OpenOwn}
 	if s.set.opts.Serializable {
 		r := &reads{root: m.Target, seen: map[string]sys.Stat{}}
 		s.reads, o.Reads = append(s.reads, r), r.note
@@ -26,6 +30,21 @@ func (s *session) serve(m engine.Mount, dev *os.File, hidden []string) error {
 	}
 	s.servers = append(s.servers, server)
 	return nil
+}
+
+// merges are the numbers of the directories of one root that a server has
+// merged, by path below it.
+type merges struct {
+	mu   sync.Mutex
+	root string
+	ino  map[string]uint64
+}
+
+// note is called by the server's goroutines.
+func (m *merges) note(path string, st sys.Stat) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ino[path] = st.Ino
 }
 
 // unserve ends the servers. No process of the session is left, or what those

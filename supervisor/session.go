@@ -28,7 +28,8 @@ type session struct {
 	ns  *ns.Session // nil once it is over
 	// What this process serves of the session's mounts, as long as ns.
 	servers []*fusefs.Server
-	reads   []*reads // of each that it serves, with --serializable
+	merged  []*merges // of each that it serves
+	reads   []*reads  // the same, with --serializable
 	res     *Result
 	c       *committer // once the policy was asked
 

@@ -184,6 +184,13 @@ func (s *session) rootsInto(c *committer) (err error) {
 // may be nil, get a place for what is displaced.
 func (s *session) commitRoots(plan *changes.Plan) ([]commit.Root, error) {
 	roots, err := commitRoots(s.b, s.set.mounts, plan)
+	for i := range roots {
+		for _, m := range s.merged {
+			if m.root == roots[i].Path {
+				roots[i].Merged = m.ino
+			}
+		}
+	}
 	if err != nil || s.ns == nil {
 		return roots, err
 	}

@@ -369,6 +369,9 @@ func (d *drift) wasThere(path string) (bool, error) {
 // where layer and base are one file system; elsewhere overlayfs makes numbers
 // up.
 func (d *drift) viewed(path string) (uint64, bool, error) {
+	if ino, ok := d.root.Merged[path]; ok {
+		return ino, true, nil
+	}
 	if d.root.View == nil || d.root.Copy {
 		return 0, false, nil
 	}

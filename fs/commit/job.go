@@ -35,6 +35,9 @@ type Root struct {
 	SyncFD *os.File
 	// View is the root in the session while it stands; nil when it is gone.
 	View *os.File
+	// Merged are, by path, the numbers of the base's directories that a session
+	// without a view says it has merged.
+	Merged map[string]uint64
 	// Seen is what [Observe] recorded at the session's end. If it is set, drift
 	// is inequality with it, and times do not count.
 	Seen map[string]Seen

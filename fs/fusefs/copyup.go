@@ -67,6 +67,13 @@ func (t *tree) copyUpDir(n *node) error {
 	if err != nil {
 		return err
 	}
+	if t.merged != nil && n.parts()[0].level == t.base {
+		was, err := from.dir.Stat("")
+		if err != nil {
+			return err
+		}
+		t.merged(rel(n), was)
+	}
 	up := &part{level: 0, key: keyOf(made), mnt: parent.upper().mnt}
 	n.setParts(append([]*part{up}, n.parts()...)...)
 	return nil
@@ -180,7 +187,7 @@ func (t *tree) duplicate(from *sys.Dir, s sys.Stat, as string, content bool) (in
 	switch s.Type() {
 	case unix.S_IFREG:
 		if dst, err = w.OpenFD(as, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600); err == nil && content && s.Size > 0 {
-			err = copyData(dst, from)
+			err = t.copyData(dst, from)
 		}
 	case unix.S_IFLNK:
 		var target string
@@ -206,8 +213,11 @@ func (t *tree) duplicate(from *sys.Dir, s sys.Stat, as string, content bool) (in
 	return dst, err
 }
 
-func copyData(dst int, from *sys.Dir) error {
+func (t *tree) copyData(dst int, from *sys.Dir) error {
 	src, err := quietly(unix.O_RDONLY, from.Reopen)
+	if errors.Is(err, unix.EACCES) && t.openOwn != nil {
+		src, err = t.openOwn(from.FD())
+	}
 	if err != nil {
 		return err
 	}

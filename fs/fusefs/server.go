@@ -29,6 +29,15 @@ type Options struct {
 	// or link when it is looked up, a directory when it is listed, a name that
 	// is not there with the zero Stat. Paths are relative to the root.
 	Reads func(rel string, st sys.Stat)
+
+	// Merged is told, from several goroutines, which directory of the base it
+	// was that one of the layer was made for.
+	Merged func(rel string, st sys.Stat)
+
+	// OpenOwn, which may be nil, opens for reading what the O_PATH descriptor fd
+	// holds: a file of the base that its owner has closed to himself, and that
+	// a session changes.
+	OpenOwn func(fd int) (int, error)
 }
 
 // MountOptions are what a mount that Serve is to serve needs besides fd,

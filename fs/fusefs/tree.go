@@ -18,15 +18,17 @@ type tree struct {
 	sync.RWMutex // see the package doc
 
 	table
-	fds    *fds
-	root   *node
-	work   *workshop
-	watch  *watch
-	base   int          // the level of the base: the last
-	dev    uint64       // the base's device: inode numbers of others are marked
-	owners layer.Owners // root: owners and groups are kept
-	umask  uint32       // of this process, which the kernel below applies
-	reads  func(rel string, st sys.Stat)
+	fds     *fds
+	root    *node
+	work    *workshop
+	watch   *watch
+	base    int          // the level of the base: the last
+	dev     uint64       // the base's device: inode numbers of others are marked
+	owners  layer.Owners // root: owners and groups are kept
+	umask   uint32       // of this process, which the kernel below applies
+	reads   func(rel string, st sys.Stat)
+	merged  func(rel string, st sys.Stat)
+	openOwn func(fd int) (int, error)
 }
 
 // openTree opens the directories of root and makes the node of its top.
@@ -36,7 +38,7 @@ func openTree(root Root, o Options) (*tree, error) {
 		return nil, err
 	}
 	t := &tree{
-		fds: newFDs(most), base: len(root.Layers), owners: layer.Owners(sys.Root()), reads: o.Reads,
+		fds: newFDs(most), base: len(root.Layers), owners: layer.Owners(sys.Root()), reads: o.Reads, merged: o.Merged, openOwn: o.OpenOwn,
 		table: table{byID: make(map[uint64]*node), byKey: make(map[key]*node)},
 	}
 	top := &node{typ: unix.S_IFDIR, dir: &directory{hidden: hide(root.Base, o.Hidden)}}
