@@ -2,6 +2,7 @@ package commit
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -335,4 +336,54 @@ func TestRefusedBeforehand(t *testing.T) {
 		defer func() { check(t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0)) }()
 		try(t, r, "d", "immutable")
 	})
+}
+
+// TestDirectoriesBecomeLinks: at each call of a commit, a directory of the base
+// that it acts in becomes a link that leads out, and later a directory again.
+// Nothing there changes, and nothing is lost.
+func TestDirectoriesBecomeLinks(t *testing.T) {
+	layertest.Skip(t)
+	base := []op{{"mkdir", "d"}, {"mkdir", "d/e"}, {"write", "d/e/f", "f"}, {"write", "d/e/g", "g"}, {"write", "d/h", "h"}, {"write", "z", "z"}}
+	for n := 1; ; n++ {
+		r := newRig(t, base...)
+		r.session(op{"append", "d/e/f", "!"}, op{"rm", "d/e/g"}, op{"write", "d/e/new", "n"}, op{"chmod", "d/h", "600"}, op{"mkdir", "d/e/dir"}, op{"write", "d/e/dir/in", "i"}, op{"append", "z", "!"})
+		check(t, os.CopyFS(r.dir+"/out", os.DirFS(r.base()+"/d")))
+		out, before, want := look(t, r.dir+"/out"), look(t, r.base()), r.want()
+		delete(before, "") // its time moves with the directory
+		delete(want, "")
+		count, swapped := 0, false
+		err := r.commit(&vfs.Fault{FS: vfs.Disk(), Before: func(o vfs.Op) error {
+			if count++; count == n {
+				swapped = true
+				check(t, os.Rename(r.base()+"/d", r.dir+"/aside"))
+				check(t, os.Symlink(r.dir+"/out", r.base()+"/d"))
+			}
+			return nil
+		}})
+		same(t, fmt.Sprintf("outside, swapped at call %d", n), look(t, r.dir+"/out"), out)
+		if !swapped {
+			check(t, err)
+			return
+		}
+		check(t, os.Remove(r.base()+"/d"))
+		check(t, os.Rename(r.dir+"/aside", r.base()+"/d"))
+		o, recovered := Recover(vfs.Disk(), r.store())
+		if err == nil && o != Committed {
+			t.Errorf("call %d: the commit is done, and is %v, %v", n, o, recovered)
+		}
+		got := look(t, r.base())
+		delete(got, "")
+		switch c, _ := errors.AsType[*ConflictError](errors.Join(err, recovered)); {
+		case o == Committed:
+			same(t, fmt.Sprintf("base, committed, swapped at call %d", n), got, want)
+		case c == nil || len(c.Left) == 0:
+			same(t, fmt.Sprintf("base, %v, swapped at call %d", o, n), got, before)
+		default: // it could not be reached to put everything back; nothing of it is gone
+			for _, l := range c.Left {
+				if _, err := os.Lstat(l.Kept); l.Kept != "" && err != nil {
+					t.Errorf("call %d: left %+v: %v", n, l, err)
+				}
+			}
+		}
+	}
 }
