@@ -27,7 +27,7 @@ func script(rng *rand.Rand, n int, root bool, acl int) string {
 	for range n {
 		p, q := at(), at()
 		stamp++
-		switch op := rng.IntN(24); op {
+		switch op := rng.IntN(25); op {
 		case 0, 1, 2, 3:
 			fmt.Fprintf(&b, "mkdir -p %s", p)
 		case 4, 5, 6, 7:
@@ -67,6 +67,8 @@ func script(rng *rand.Rand, n int, root bool, acl int) string {
 			}
 		case 23:
 			fmt.Fprintf(&b, "touch -h %s", p)
+		case 24: // a hole
+			fmt.Fprintf(&b, "test -p %s || printf %d | dd of=%s bs=1 conv=notrunc status=none seek=%d", p, stamp, p, rng.IntN(300_000))
 		}
 		b.WriteString(" </dev/null\n")
 	}

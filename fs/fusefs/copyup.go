@@ -186,7 +186,7 @@ func (t *tree) duplicate(from *sys.Dir, s sys.Stat, as string, content bool) (in
 	var err error
 	switch s.Type() {
 	case unix.S_IFREG:
-		if dst, err = w.OpenFD(as, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600); err == nil && content && s.Size > 0 {
+		if dst, err = w.OpenFD(as, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOATIME, 0o600); err == nil && content && s.Size > 0 {
 			err = t.copyData(dst, from)
 		}
 	case unix.S_IFLNK:
