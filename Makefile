@@ -16,7 +16,7 @@ gotest = $(node) env --default-signal $(GO) test -count=1
 # Root lets everybody open /dev/fuse, in a mount namespace of its own.
 node = $(if $(filter 0,$(shell id -u)),.ci/fuse-node)
 
-.PHONY: help build install test test1 fuse1 race crash fuzz bench lint fmt clean
+.PHONY: help build install man test test1 fuse1 race crash fuzz bench lint fmt clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -24,8 +24,12 @@ help: ## list the targets
 build: ## bin/try
 	$(GO) build -trimpath -ldflags='-s -w' -o bin/try ./cmd/try
 
-install: build ## into $(PREFIX)/bin (DESTDIR is honoured)
+install: build ## into $(PREFIX)/bin, with the man page (DESTDIR is honoured)
 	install -D -m 0755 bin/try $(DESTDIR)$(PREFIX)/bin/try
+	install -D -m 0644 cmd/try/try.1 $(DESTDIR)$(PREFIX)/share/man/man1/try.1
+
+man: ## cmd/try/try.1, of the help texts and testdata/try.1.in
+	$(testenv) && $(GO) test -count=1 -run 'TestManPage$$' ./cmd/try -update
 
 # What runs in sessions runs on both engines, the second time without overlay.
 test: ## every test, on both engines

@@ -30,6 +30,8 @@ const runStatus = `
 exit status: that of CMD, whatever was settled; 128+n if signal n ended it;
   124 after --timeout; 126 if CMD cannot be run, 127 if it is not found;
   125 if try itself failed: then nothing was committed, and the branch is kept
+
+man try says it all: policy, files, environment
 `
 
 // runCmd is `try [FLAGS] [--] CMD [ARG]…`. What its flags mean stands in

@@ -37,6 +37,21 @@
 // absolute. Any other glob is relative to each root of the branch; in a
 // .try.toml to the directory that holds the file.
 //
+// # Names
+//
+// A change is matched under all its names (H21): as it is changed; as each
+// place that a rule protects by its words leads to it through symbolic links,
+// in the base (Survey) and in what the branch makes of it; and, by rules that
+// ask or deny, folded: NFC, case, no ignorable code points. Other rules go by
+// the path that is changed, to the letter. Who replaces or retargets what lies
+// above a protected place, or on the way to it, meets the rule as well. Further
+// names of a file are changes of their own.
+//
+// # What is asked about
+//
+// takeover.go is the list of what turns a mistake into a takeover (H22), a row
+// for each program; condition.go says when a row does not hold.
+//
 // # Trust
 //
 // A project file comes with the project. Unless its content was allowed
@@ -49,8 +64,8 @@
 //
 //   - Nothing is half read: one unknown key, bad glob or wrong type refuses the
 //     file, with file and line.
-//   - A Policy never changes after Load, Restore or Join, and may be used by
-//     several goroutines.
+//   - A Policy never changes after Load, Restore or Join, nor a Survey; both may
+//     be used by several goroutines.
 //   - The policy at the start travels with the branch (Snapshot); at settling
 //     it is joined with the then-current one of the user (Join), and of both
 //     verdicts the stricter counts.
