@@ -33,7 +33,17 @@ var everyday = map[string]string{
 	"cargo install": `~/.cargo/bin/rg* modified:~/.cargo/.crates.toml modified:~/.cargo/.crates2.json`,
 	"pip install --user": `~/.local/ ~/.local/lib/python3.13/site-packages/requests/__init__.py ~/.local/lib/python3.13/site-packages/requests/__pycache__/api.cpython-313.pyc
 		~/.local/lib/python3.13/site-packages/requests/hooks.py ~/.local/bin/normalizer* ~/.cache/pip/http-v2/a/b/c/d/e ~/.local/share/man/man1/x.1`,
-	"python -m venv": `.venv/ .venv/bin/ .venv/bin/activate .venv/bin/python@ .venv/pyvenv.cfg .venv/lib64@`,
+	"pip install --user setuptools": `~/.local/lib/python3.13/site-packages/distutils-precedence.pth ~/.local/lib/python3.13/site-packages/setuptools-80.0.dist-info/
+		~/.local/lib/python3.13/site-packages/setuptools-80.0.dist-info/RECORD`,
+	"pip install -e":         `~/.local/lib/python3.13/site-packages/__editable__.x-1.pth ~/.local/lib/python3.13/site-packages/x-1.dist-info/ .venv/lib/python3.13/site-packages/x.pth`,
+	"rustup, the first time": `~/.cargo/ ~/.cargo/env ~/.cargo/bin/cargo* ~/.rustup/settings.toml`,
+	"kubectl get":            `~/.kube/cache/ ~/.kube/cache/discovery/x/servergroups.json`,
+	"gpg --verify":           `~/.gnupg/ ~/.gnupg/trustdb.gpg modified:~/.gnupg/pubring.kbx ~/.gnupg/.#lk0x1.host.1 modified:~/.gnupg/random_seed`,
+	"aws s3 ls":              `~/.aws/cli/cache/x.json ~/.aws/sso/cache/y.json`,
+	"vim":                    `~/.vim/ ~/.vim/.netrwhist ~/.vim/undo/x ~/.vim/swap/y.swp`,
+	"git clone, bare":        `r.git/ r.git/config r.git/hooks/ r.git/hooks/update.sample*`,
+	"rm -rf a repository":    `deleted:r/ deleted:r/.git/ deleted:r/.git/config deleted:r/.git/hooks/ deleted:r/.git/hooks/pre-push*`,
+	"python -m venv":         `.venv/ .venv/bin/ .venv/bin/activate .venv/bin/python@ .venv/pyvenv.cfg .venv/lib64@`,
 	"git clone": `repo/ repo/.git/ repo/.git/HEAD repo/.git/config repo/.git/hooks/ repo/.git/hooks/pre-commit.sample* repo/.git/hooks/post-checkout* repo/.git/hooks/pre-push*
 		repo/.git/objects/pack/pack-aa.pack repo/.git/index repo/.try.toml repo/.envrc repo/.husky/pre-commit* ~/.ssh/ ~/.ssh/known_hosts`,
 	"git commit": `modified:.git/index modified:.git/HEAD modified:.git/logs/HEAD modified:.git/refs/heads/main modified:.git/COMMIT_EDITMSG .git/objects/aa/ .git/objects/aa/bbcc
