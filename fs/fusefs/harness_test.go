@@ -106,6 +106,7 @@ type lab struct {
 	dir  string
 	root Root
 	opts Options
+	most int                            // descriptors; 0: as the process's limit has it
 	do   map[string]func(*Server) error // what ask can have done
 }
 
@@ -190,7 +191,7 @@ func (l *lab) run(t *testing.T, name string, env ...string) (*Server, error) {
 
 // command runs a case in namespaces of its own.
 func (l *lab) command(own, name string, env ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=5m", "-test.run=^TestInside$/^"+strings.ReplaceAll(name, "/", "$/^")+"$")
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=1m", "-test.run=^TestInside$/^"+strings.ReplaceAll(name, "/", "$/^")+"$")
 	cmd.Env = append(append(os.Environ(), insideEnv+"="+own, mountEnv+"="+l.dir+"/mnt"), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 	if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {
@@ -236,6 +237,11 @@ func (l *lab) serve(conn *net.UnixConn) (*Server, error) {
 	s, err := Serve(os.NewFile(uintptr(fds[0]), "/dev/fuse"), l.root, l.opts)
 	if err != nil {
 		return nil, err
+	}
+	if l.most > 0 {
+		s.tree.fds.mu.Lock()
+		s.tree.fds.most = l.most
+		s.tree.fds.mu.Unlock()
 	}
 	_, err = conn.Write([]byte{'s'})
 	return s, err

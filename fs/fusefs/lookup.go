@@ -162,10 +162,14 @@ func (t *tree) forget(id, lookups uint64) {
 	n.mu.Unlock()
 	for _, at := range names {
 		at.in.dropChild(at.name, n)
+		if at.in == t.attic {
+			t.work.dir.Unlink(at.name) // or close does
+		}
 	}
 	t.fds.empty(&n.slot)
 	if gone != nil {
 		gone.Close()
+		t.orphans.Add(-1)
 	}
 }
 

@@ -62,7 +62,7 @@ func (t *tree) unlink(p *node, as string) error {
 }
 
 // keep holds what is about to lose its last known name, since somebody may
-// have it open. Its name is dropped later, by dropped.
+// have it open; or has it get one more, in the attic, if very many are held. Its name is dropped later, by dropped.
 func (t *tree) keep(n, p *node, as string) error {
 	if n == nil {
 		return nil
@@ -78,10 +78,22 @@ func (t *tree) keep(n, p *node, as string) error {
 		return err
 	}
 	defer t.leave(at)
+	if n.level.Load() == 0 && int(t.orphans.Load()) >= t.fds.most/2 {
+		up := t.work.fresh()
+		if err := at.dir.Link(at.name, t.work.dir, up); err != nil {
+			return err
+		}
+		n.addName(t.attic, up)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.links-- // for that one, which nobody sees
+		return nil
+	}
 	held, err := at.dir.Entry(at.name)
 	if err != nil {
 		return staleIfGone(err)
 	}
+	t.orphans.Add(1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gone = held

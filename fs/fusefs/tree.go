@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -18,10 +19,14 @@ type tree struct {
 	sync.RWMutex // see the package doc
 
 	table
-	fds     *fds
-	root    *node
-	work    *workshop
-	watch   *watch
+	fds   *fds
+	root  *node
+	work  *workshop
+	watch *watch
+
+	orphans atomic.Int32 // descriptors of what has no name any more
+	attic   *node        // the workshop as a directory: where that is when those are too many
+
 	base    int          // the level of the base: the last
 	dev     uint64       // the base's device: inode numbers of others are marked
 	owners  layer.Owners // root: owners and groups are kept
@@ -70,8 +75,24 @@ func openTree(root Root, o Options) (*tree, error) {
 		t.close()
 		return nil, err
 	}
+	if err := t.openAttic(); err != nil {
+		t.close()
+		return nil, err
+	}
 	t.watch = openWatch(t)
 	return t, nil
+}
+
+func (t *tree) openAttic() error {
+	d, err := t.work.dir.Sub("")
+	if err != nil {
+		return err
+	}
+	p := &part{}
+	t.fds.put(&p.slot, &held{dir: d})
+	t.attic = &node{typ: unix.S_IFDIR, dir: &directory{}}
+	t.attic.setParts(p)
+	return nil
 }
 
 // close closes what is open; no call may be under way.
@@ -87,8 +108,11 @@ func (t *tree) close() {
 			n.gone.Close()
 		}
 	}
-	if t.root != nil {
-		for _, p := range t.root.parts() {
+	for _, d := range []*node{t.root, t.attic} {
+		if d == nil {
+			continue
+		}
+		for _, p := range d.parts() {
 			t.fds.done(p.slot.h)
 		}
 	}

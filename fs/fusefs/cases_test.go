@@ -1,0 +1,179 @@
+package fusefs
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func ino(t *testing.T, path string) uint64 {
+	t.Helper()
+	var s unix.Stat_t
+	check(t, unix.Lstat(path, &s))
+	return s.Ino
+}
+
+// TestNumbers: an inode keeps its number across copy-up and renames, and a
+// copied-up file that is where it was keeps it in the next session, too.
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	write(t, l.base("a"), "alpha")
+	write(t, l.base("b"), "beta")
+	check(t, os.MkdirAll(l.base("d/sub"), 0o755))
+	var want string
+	for _, name := range []string{"a", "b", "d", "d/sub"} {
+		want += fmt.Sprintf(" %d", ino(t, l.base(name)))
+	}
+	l.inside(t, "numbers", "WANT="+want)
+	if ino(t, l.layer("a")) == ino(t, l.base("a")) {
+		t.Error("a was not copied up")
+	}
+	l.inside(t, "numbers", "WANT="+want, "AGAIN=1")
+}
+
+func numbers(t *testing.T, mnt string) {
+	look := func(b, d string) (got string) {
+		for _, name := range []string{"a", b, d, d + "/sub"} {
+			got += fmt.Sprintf(" %d", ino(t, mnt+"/"+name))
+		}
+		return got
+	}
+	want := os.Getenv("WANT")
+	if os.Getenv("AGAIN") != "" {
+		if got := ino(t, mnt+"/a"); fmt.Sprintf(" %d", got) != want[:len(fmt.Sprintf(" %d", got))] {
+			t.Errorf("number %d, want the first of%s", got, want)
+		}
+		return
+	}
+	if got := look("b", "d"); got != want {
+		t.Errorf("numbers are%s, want%s", got, want)
+	}
+	write(t, mnt+"/a", "A")
+	check(t, os.Chmod(mnt+"/b", 0o600))
+	check(t, os.Rename(mnt+"/b", mnt+"/B"))
+	check(t, os.Rename(mnt+"/d", mnt+"/D"))
+	if got := look("B", "D"); got != want {
+		t.Errorf("then numbers are%s, want%s", got, want)
+	}
+}
+
+// TestOpenRemoved: what is open goes on when its last name is removed, in the
+// base or the layer, and when it is copied up after that.
+func TestOpenRemoved(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	write(t, l.base("a"), "alpha")
+	l.inside(t, "openRemoved")
+}
+
+func openRemoved(t *testing.T, mnt string) {
+	f, err := os.OpenFile(mnt+"/a", os.O_RDWR, 0)
+	check(t, err)
+	defer f.Close()
+	check(t, os.Remove(mnt+"/a"))
+	write(t, mnt+"/a", "another")
+	_, err = f.WriteAt([]byte("A"), 0)
+	check(t, err)
+	got, err := io.ReadAll(f)
+	if err != nil || string(got) != "Alpha" {
+		t.Errorf("the removed file holds %q, %v", got, err)
+	}
+	var s unix.Stat_t
+	check(t, unix.Fstat(int(f.Fd()), &s))
+	if s.Nlink != 0 || s.Size != 5 {
+		t.Errorf("%d links, size %d, want 0 and 5", s.Nlink, s.Size)
+	}
+	check(t, f.Chmod(0o400))
+	_, err = f.WriteAt([]byte("!"), 5)
+	check(t, err)
+	wantContent(t, mnt+"/a", "another")
+
+	// Who may write keeps that right when the mode changes.
+	g, err := os.OpenFile(mnt+"/ro", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	check(t, err)
+	_, err = g.WriteString("made so")
+	check(t, err)
+	check(t, g.Close())
+	wantContent(t, mnt+"/ro", "made so")
+}
+
+// TestLayers reads a chain of layers: each hides what lies below it.
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	write(t, l.base("a"), "base")
+	write(t, l.base("b"), "base")
+	write(t, l.base("c"), "base")
+	check(t, os.Mkdir(l.base("d"), 0o755))
+	write(t, l.base("d/x"), "base")
+	l.inside(t, "layers", "LEVEL=1")
+	l.root.Layers = append([]string{l.dir + "/second"}, l.root.Layers...)
+	check(t, os.Mkdir(l.dir+"/second", 0o755))
+	before := snapshot(t, l.layer(""))
+	l.inside(t, "layers", "LEVEL=2")
+	if after := snapshot(t, l.layer("")); after != before {
+		t.Errorf("the parent's layer was changed:\n%s", difference(before, after))
+	}
+}
+
+func chain(t *testing.T, mnt string) {
+	if os.Getenv("LEVEL") == "1" {
+		write(t, mnt+"/a", "first")
+		check(t, os.Remove(mnt+"/b"))
+		check(t, os.RemoveAll(mnt+"/d"))
+		check(t, os.Mkdir(mnt+"/d", 0o755))
+		write(t, mnt+"/d/y", "first")
+		return
+	}
+	wantContent(t, mnt+"/a", "first")
+	wantContent(t, mnt+"/c", "base")
+	for _, name := range []string{"/b", "/d/x"} {
+		_, err := os.Lstat(mnt + name)
+		wantErr(t, "lstat "+name, err, unix.ENOENT)
+	}
+	check(t, os.Remove(mnt+"/a"))
+	write(t, mnt+"/b", "second")
+	check(t, os.Rename(mnt+"/d", mnt+"/e"))
+	wantContent(t, mnt+"/e/y", "first")
+	write(t, mnt+"/e/y", "second")
+	if entries, err := os.ReadDir(mnt); err != nil || len(entries) != 3 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+// TestModeInTheWay: directories and files whose mode forbids their own owner
+// to write are copied up, removed and replaced all the same.
+func TestModeInTheWay(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	check(t, os.MkdirAll(l.base("mod/pkg"), 0o755))
+	write(t, l.base("mod/pkg/go.mod"), "m")
+	check(t, os.Chmod(l.base("mod/pkg/go.mod"), 0o444))
+	write(t, l.base("mod/pkg/w"), "w")
+	check(t, os.Mkdir(l.base("empty"), 0o555))
+	check(t, os.Chmod(l.base("mod/pkg"), 0o555))
+	t.Cleanup(func() {
+		os.Chmod(l.base("mod/pkg"), 0o755)
+		os.Chmod(l.layer("mod/pkg"), 0o755)
+	})
+	l.inside(t, "private")
+	for _, d := range []string{l.base("mod/pkg"), l.layer("mod/pkg")} {
+		if fi, err := os.Stat(d); err != nil || fi.Mode().Perm() != 0o555 {
+			t.Errorf("%s: %v, %v, want mode 0555", d, fi, err)
+		}
+	}
+}
+
+func private(t *testing.T, mnt string) {
+	write(t, mnt+"/mod/pkg/w", "written") // a copy-up into a directory of mode 0555
+	check(t, os.Chmod(mnt+"/mod/pkg/go.mod", 0o644))
+	write(t, mnt+"/mod/pkg/go.mod", "new")
+	wantContent(t, mnt+"/mod/pkg/w", "written")
+	check(t, os.Remove(mnt+"/empty"))
+	_, err := os.Lstat(mnt + "/empty")
+	wantErr(t, "lstat", err, unix.ENOENT)
+}
