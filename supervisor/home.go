@@ -51,6 +51,17 @@ func OpenHome() (*Home, error) {
 	return h, nil
 }
 
+// Adopt takes over a branch of another machine that shares the store, where
+// nothing uses it any more, and finishes what was begun of it.
+func (h *Home) Adopt(name string) error {
+	if err := h.store.Adopt(name); err != nil {
+		return err
+	}
+	list, err := h.recover()
+	h.recovered = append(h.recovered, list...)
+	return err
+}
+
 // Close closes the store.
 func (h *Home) Close() error { return h.store.Close() }
 
@@ -176,6 +187,9 @@ func (h *Home) open(name string) (*branch.Branch, error) {
 	b, err := h.store.Open(name)
 	if errors.Is(err, branch.ErrLocked) {
 		return nil, withHint(fmt.Errorf("branch %s is in use by another try", name), "wait for it to end, or end it")
+	}
+	if errors.Is(err, branch.ErrForeign) {
+		return nil, withHint(err, "if nothing uses it there any more: try commit --force %s, or try abort --force %s", name, name)
 	}
 	if err != nil {
 		return nil, err

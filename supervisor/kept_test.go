@@ -227,3 +227,35 @@ func TestAnyNames(t *testing.T) {
 func obeyed(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsAny(text, "\x1b\x7f\u202e\u009b")
 }
+
+// TestOtherMachine: a branch of another machine that shares the store is listed,
+// and left alone until it is taken over (H20).
+func TestOtherMachine(t *testing.T) {
+	if id, err := os.ReadFile("/etc/machine-id"); err != nil || len(strings.TrimSpace(string(id))) == 0 {
+		t.Skip("this machine has no id (machine-id(5)), so that no branch is another's")
+	}
+	r := newRig(t)
+	r.write("f", "old")
+	foreign := func() {
+		r.sh("--keep", "-q", "-b", "theirs", "echo new > f").want(0)
+		dirs, err := filepath.Glob(r.store() + "/branches/*")
+		r.must(err)
+		r.outside(`sed -i 's/"machine": *"[0-9a-f]*"/"machine":"0123456789abcdef0123456789abcdef"/' ` + dirs[0] + "/meta*; grep -q 0123456789abcdef0123456789abcdef " + dirs[0] + "/meta*")
+	}
+	foreign()
+	if got := r.branches(); got["theirs"] == "" {
+		t.Errorf("it is not listed: %v", got)
+	}
+	for _, word := range []string{"commit", "abort", "changes"} {
+		r.try(word, "theirs").want(125).says("another machine", "--force")
+	}
+	r.try("recover").want(0)
+	r.wantFile("f", "old")
+	r.try("commit", "--force", "theirs").want(0)
+	r.wantFile("f", "new\n")
+	r.write("f", "old")
+	foreign()
+	r.try("abort", "--force", "theirs").want(0)
+	r.wantFile("f", "old")
+	r.clean()
+}

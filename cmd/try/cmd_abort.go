@@ -5,6 +5,7 @@ import "errors"
 // abortCmd is `try abort`.
 type abortCmd struct {
 	Name  branchArg `arg:"" optional:"" help:"Branch; none: the only or newest one of this directory."`
+	Force bool      `help:"Take over a branch of another machine that shares the store. Nothing there may use it any more."`
 	Quiet bool      `short:"q" help:"Print nothing."`
 	JSON  bool      `name:"json" help:"Print one result document on stdout."`
 }
@@ -17,7 +18,7 @@ func (c *abortCmd) Run(p *program) (err error) {
 	if done, err := c.race(p); done || err != nil {
 		return err
 	}
-	home, name, err := openPicked(c.Name)
+	home, name, err := openForced(c.Name, c.Force)
 	if err != nil {
 		return err
 	}

@@ -87,3 +87,15 @@ func openPicked(name branchArg) (*supervisor.Home, string, error) {
 	}
 	return home, picked, nil
 }
+
+// openForced is openPicked, and takes over a branch of another machine if force
+// is set.
+func openForced(name branchArg, force bool) (*supervisor.Home, string, error) {
+	home, picked, err := openPicked(name)
+	if err == nil && force {
+		if err = home.Adopt(picked); err != nil {
+			err = errors.Join(err, home.Close())
+		}
+	}
+	return home, picked, err
+}

@@ -17,6 +17,7 @@ type commitCmd struct {
 	Merge   []raw     `sep:"none" placeholder:"GLOB" help:"Where both sides changed: merge the texts, as git does. Repeatable."`
 	Skip    []raw     `sep:"none" placeholder:"GLOB" help:"Where both sides changed: leave it in the branch for now. Repeatable."`
 	Edit    bool      `help:"Open texts with conflict markers in $VISUAL or $EDITOR."`
+	Force   bool      `help:"Take over a branch of another machine that shares the store. Nothing there may use it any more."`
 	Damaged bool      `help:"Commit a branch that was not written to disk before the machine went down. Files may have holes."`
 	Quiet   bool      `short:"q" help:"Print no summary."`
 	JSON    bool      `name:"json" help:"Print one result document on stdout."`
@@ -56,7 +57,7 @@ directories above a chosen file come along.
 
 // Run applies the branch.
 func (c *commitCmd) Run(p *program) (err error) {
-	home, name, err := openPicked(c.Name)
+	home, name, err := openForced(c.Name, c.Force)
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,32 @@ func (s *Store) names() (map[string]string, error) {
 
 // Open takes the lock of the branch called name, or ErrLocked, and reads its
 // state then: what was known before may be old (H14).
-func (s *Store) Open(name string) (*Branch, error) {
+func (s *Store) Open(name string) (*Branch, error) { return s.openNamed(name, s.openID) }
+
+// Adopt makes a branch of another machine, which shares the store, one of this
+// machine. Nothing there may use it any more, as only the caller can know: the
+// locks of a shared file system may not reach so far.
+func (s *Store) Adopt(name string) error {
+	b, err := s.openNamed(name, s.openAny)
+	if err != nil {
+		return err
+	}
+	m, err := readWhole(b.dir) // with the state that was written, whatever it means here
+	if err == nil {
+		b.Meta = m
+		b.Machine, err = machineID()
+	}
+	if err == nil {
+		err = b.Save()
+	}
+	if err = errors.Join(err, b.Close()); err != nil {
+		return fmt.Errorf("take over branch %s: %w", name, err)
+	}
+	return nil
+}
+
+// openNamed opens the branch called name, or of that id.
+func (s *Store) openNamed(name string, open func(id string) (*Branch, error)) (*Branch, error) {
 	id := name
 	if !isID(name) {
 		if err := checkForm(name); err != nil {
@@ -177,7 +202,7 @@ func (s *Store) Open(name string) (*Branch, error) {
 	if id == "" {
 		return nil, fmt.Errorf("%s: %w", name, ErrUnknown)
 	}
-	b, err := s.openID(id)
+	b, err := open(id)
 	if errors.Is(err, unix.ENOENT) {
 		err = ErrUnknown
 	}
@@ -191,6 +216,22 @@ func (s *Store) Open(name string) (*Branch, error) {
 }
 
 func (s *Store) openID(id string) (*Branch, error) {
+	b, err := s.openAny(id)
+	if err != nil {
+		return nil, err
+	}
+	machine, err := machineID()
+	if err == nil && isForeign(b.Meta, machine) {
+		err = ErrForeign
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// openAny is openID for a branch of whatever machine.
+func (s *Store) openAny(id string) (*Branch, error) {
 	dir, err := s.branches.Sub(id)
 	if err != nil {
 		return nil, err
@@ -231,13 +272,6 @@ func (b *Branch) load(id string) error {
 	}
 	if err := b.store.groupIsWhole(m.Group); err != nil {
 		return err
-	}
-	machine, err := machineID()
-	if err != nil {
-		return err
-	}
-	if isForeign(m, machine) {
-		return ErrForeign
 	}
 	if m.Draft && !hasJournal(b.dir) {
 		return ErrUnknown // never was one: whoever composed it is gone
