@@ -181,8 +181,7 @@ func verifyRecord(b *branch.Record, id string, roots []string) error {
 // pickRecord finds the commit that name means: the newest of that name, or for
 // "" the last one below the working directory, that is there to be undone; or
 // the one undone last there, unless something was committed there since.
-func (h *Home) pickRecord(name string, redo bool) (branch.RecordName, error) {
-	var none branch.RecordName
+func (h *Home) pickRecord(name string, redo bool, ui UI) (*Record, error) {
 	word := "undo"
 	if redo {
 		word = "redo"
@@ -192,23 +191,29 @@ func (h *Home) pickRecord(name string, redo bool) (branch.RecordName, error) {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return none, fmt.Errorf("find the working directory: %w", err)
+		return nil, fmt.Errorf("find the working directory: %w", err)
 	}
 	names, err := h.store.Records()
 	if err != nil {
-		return none, err
+		return nil, err
 	}
 	var best, newest *Record
 	for _, n := range names {
-		b, err := h.store.LookAt(n)
-		if err != nil {
-			continue // gone, of another machine, or damaged: the list says so
-		}
 		r := &Record{}
-		_, err = r.read(b)
-		if err := errors.Join(err, b.Close()); err != nil {
-			if name != "" && (r.Branch == name || n.ID == name) {
-				return none, err
+		b, err := h.store.LookAt(n)
+		if err == nil {
+			_, err = r.read(b)
+			err = errors.Join(err, b.Close())
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, branch.ErrUnknown), errors.Is(err, branch.ErrForeign):
+			continue
+		case name != "" && (r.Branch == name || n.ID == name):
+			return nil, err
+		default:
+			if name == "" && !errors.Is(err, commit.ErrUnfinished) { // by another try, now
+				ui.Warn("a commit is passed over: " + err.Error())
 			}
 			continue
 		}
@@ -217,7 +222,7 @@ func (h *Home) pickRecord(name string, redo bool) (branch.RecordName, error) {
 			continue
 		case !redo:
 			if r.State == RecordCommitted || name != "" && r.State == RecordPartly {
-				return n, nil
+				return r, nil
 			}
 			continue
 		}
@@ -229,12 +234,12 @@ func (h *Home) pickRecord(name string, redo bool) (branch.RecordName, error) {
 		}
 	}
 	if best == nil {
-		return none, &NothingToUndoError{Try: word, Name: name, Dir: dir}
+		return nil, &NothingToUndoError{Try: word, Name: name, Dir: dir}
 	}
 	if name == "" && newest != nil && newest.Number > best.Last {
-		return none, &NothingToUndoError{Try: word, Dir: dir, Newer: newest.Branch}
+		return nil, &NothingToUndoError{Try: word, Dir: dir, Newer: newest.Branch}
 	}
-	return branch.RecordName{Number: best.Number, ID: best.ID}, nil
+	return best, nil
 }
 
 // Undo takes a commit back, or brings it again. name "" is the last one below
@@ -242,21 +247,43 @@ func (h *Home) pickRecord(name string, redo bool) (branch.RecordName, error) {
 func (h *Home) Undo(ctx context.Context, name string, o UndoOptions, ui UI) (*Undone, error) {
 	sig := catch()
 	defer sig.release()
-	n, err := h.pickRecord(name, o.Redo)
-	if err != nil {
-		return nil, err
-	}
-	b, err := h.store.WaitRecord(ctx, n, func() { ui.Warn("waiting for another try that is at this commit") })
-	if err != nil {
-		return nil, err
-	}
 	u := &Undone{Redo: o.Redo, Started: time.Now()}
+	b, err := h.openPicked(ctx, name, u, ui)
+	if err != nil {
+		return nil, err
+	}
 	u.Err = h.turn(ctx, b, u, o, ui)
 	if err := b.Close(); err != nil && u.Err == nil {
 		u.Err = err
 	}
 	h.tidyBehind(ui)
 	return u, nil
+}
+
+// openPicked opens what name means, with its lock. Whoever held that before may
+// have turned it, or taken it away: then it means another one now.
+func (h *Home) openPicked(ctx context.Context, name string, u *Undone, ui UI) (*branch.Record, error) {
+	for {
+		picked, err := h.pickRecord(name, u.Redo, ui)
+		if err != nil {
+			return nil, err
+		}
+		b, err := h.store.WaitRecord(ctx, branch.RecordName{Number: picked.Number, ID: picked.ID}, func() {
+			ui.Warn("waiting for another try that is at this commit")
+		})
+		if errors.Is(err, branch.ErrUnknown) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if _, err := u.read(b); err != nil || u.Last == picked.Last {
+			return b, nil // what cannot be read turn says again
+		}
+		if err := b.Close(); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // turn undoes or redoes the record under the commit lock.

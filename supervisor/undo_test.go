@@ -194,3 +194,21 @@ func TestUndoForged(t *testing.T) {
 	r.wantFile("f", "2\n")
 	r.try("undo", "--list").want(0).says("its journal is of branch")
 }
+
+// TestUndosAtOnce: two at once take back two commits, none of them twice.
+func TestUndosAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.outside("echo 0 > f")
+	for i := range 4 {
+		r.sh("-y", "-q", fmt.Sprintf("echo %d > f", i+1)).want(0)
+	}
+	for _, want := range []string{"2\n", "0\n"} {
+		list := []*running{r.begin(r.program("undo", "-q")), r.begin(r.program("undo", "-q"))}
+		for _, p := range list {
+			p.wait().want(0)
+		}
+		r.wantFile("f", want)
+	}
+	r.try("undo").want(1).says("nothing to undo")
+	r.clean()
+}

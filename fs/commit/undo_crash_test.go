@@ -279,7 +279,7 @@ func TestUndoRollsBack(t *testing.T) {
 	}
 }
 
-// TestUndoMissesADirectory: a root that is gone is a conflict of each of its
+// TestUndoOfRootThatIsGone: a root that is gone is a conflict of each of its
 // paths, and nothing else is touched.
 func TestUndoOfRootThatIsGone(t *testing.T) {
 	layertest.Skip(t)
@@ -357,4 +357,67 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("%d of %d changes", n, len(rec.Summary()))
 		}
 	})
+}
+
+// TestUndoWithoutItsEnd: the mark of a commit's end may be lost with the power
+// after the record was made; it was done all the same.
+func TestUndoWithoutItsEnd(t *testing.T) {
+	layertest.Skip(t)
+	r, before, after := committed(t, false)
+	f, err := os.OpenFile(r.store()+"/"+journalName, os.O_WRONLY, 0)
+	check(t, err)
+	_, err = f.WriteAt(make([]byte, sector), 2*sector)
+	check(t, errors.Join(err, f.Close()))
+	check(t, r.undo(vfs.Disk()))
+	same(t, "base, undone", look(t, r.base()), before)
+	check(t, r.redo(vfs.Disk()))
+	same(t, "base, redone", look(t, r.base()), after)
+}
+
+// TestUndoRollBackCut: the way back of an undo is cut short, and recovery goes
+// it to its end: the record still holds all that it held.
+func TestUndoRollBackCut(t *testing.T) {
+	layertest.Skip(t)
+	for _, part := range []string{"rollback", "seal"} {
+		r, before, after := committed(t, false)
+		refused, cut := false, false
+		_, _, err := r.reverse(&vfs.Fault{FS: vfs.Disk(), Before: func(op vfs.Op) error {
+			refused = refused || op.Part == "apply" && op.Number == 20
+			cut = cut || refused && op.Part == part
+			switch {
+			case cut:
+				return errCut
+			case op.Part == "apply" && op.Number == 20:
+				return unix.EACCES
+			}
+			return nil
+		}}, Reversal{})
+		if !errors.Is(err, ErrUnfinished) || !errors.Is(err, errCut) {
+			t.Fatalf("cut in %s: %v", part, err)
+		}
+		if o := r.decide(1, after, before); o != RolledBack {
+			t.Errorf("cut in %s: %v", part, o)
+		}
+		check(t, r.undo(vfs.Disk()))
+		same(t, "base, undone after all", look(t, r.base()), before)
+	}
+}
+
+// TestUndoEndsDurably: once an undo has returned, its journal says so after a
+// loss of power too: what else says that it is over may be durable by then, and
+// recovery would not look.
+func TestUndoEndsDurably(t *testing.T) {
+	layertest.Skip(t)
+	r := newRig(t, op{"mkdir", "d"}, op{"write", "d/a", "old"})
+	r.session(op{"write", "d/a", "new"}, op{"write", "d/b", "new"})
+	check(t, r.commit(vfs.Disk()))
+	grave := r.dir + "/grave"
+	check(t, os.Mkdir(grave, 0o755))
+	l, err := vfs.NewLossy(grave, true)
+	check(t, err)
+	check(t, r.undo(l))
+	check(t, l.Crash(func() bool { return false }))
+	if _, err := OpenRecord(r.store()); err != nil {
+		t.Errorf("after the power went: %v", err)
+	}
 }

@@ -177,6 +177,9 @@ func TestUndoDrift(t *testing.T) {
 				return rest
 			}
 			same(t, "the rest, undone", drop(got), drop(before))
+			if up, _ := split(c.at); up == "d" && c.name != "parent" && got["d"].mtime == before["d"].mtime {
+				t.Errorf("%s has its time from before, but not all that was in it", up)
+			}
 			check(t, r.redo(vfs.Disk()))
 			same(t, "the rest, redone", drop(look(t, r.base())), drop(after))
 		})
