@@ -12,8 +12,9 @@
 //	roll back, instead of the rest of apply: turn the journal, durably, then
 //	         the done steps in reverse
 //
-// The parent's drift since the fork is judged before, by [Drift]; from the
-// plan on every entry must be the one that the plan has seen.
+// The parent's drift since the fork is judged before, by [Drift], and who writes
+// to what would be displaced, by [Writers]; from the plan on every entry must be
+// the one that the plan has seen.
 //
 // Invariants:
 //

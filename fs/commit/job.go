@@ -86,7 +86,11 @@ func (j *Job) Commit(ctx context.Context, fs vfs.FS, plan *changes.Plan, progres
 		return err
 	}
 	fs.Part("stage")
-	if err := errors.Join(c.stage(ctx), c.closeAgain()); err != nil {
+	err = errors.Join(c.stage(ctx), c.closeAgain())
+	if err == nil {
+		err = c.stageLinks()
+	}
+	if err != nil {
 		return errors.Join(err, c.w.unstage(&c.journal, false))
 	}
 	fs.Part("journal")

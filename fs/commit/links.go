@@ -131,7 +131,8 @@ func (t *treeWalk) link(v sys.Visit, l *changes.Link) error {
 	return err
 }
 
-// stageLinks makes the further names, after the copies.
+// stageLinks makes the further names: after the copies, and when nothing of the
+// layer is open for looking any more. But for link counts it alters nothing.
 func (c *compiler) stageLinks() error {
 	for i := range c.links {
 		k := &c.links[i]

@@ -14,9 +14,8 @@ import (
 )
 
 // stage copies what lies on another file system into the slots, with all that
-// belongs to it and without marks, and makes further names of files there. What
-// it made is removed again by unstage; nothing else has been altered but link
-// counts.
+// belongs to it and without marks. What cannot be copied is removed again by
+// unstage; nothing else has been altered.
 func (c *compiler) stage(ctx context.Context) error {
 	links := map[linkKey]string{}
 	for i := range c.copies {
@@ -29,7 +28,7 @@ func (c *compiler) stage(ctx context.Context) error {
 			return c.staging(k, err)
 		}
 	}
-	return c.stageLinks()
+	return nil
 }
 
 // staging explains a copy that did not work; of a full file system it says how

@@ -48,7 +48,9 @@ func TestWriters(t *testing.T) {
 	defer reader.Close()
 	found, err := Writers(r.plan())
 	check(t, err)
-	want := fmt.Sprintf("open for writing by commit.test (pid %d)", os.Getpid())
+	comm, err := os.ReadFile("/proc/self/comm")
+	check(t, err)
+	want := fmt.Sprintf("open for writing by %s (pid %d)", strings.TrimSpace(string(comm)), os.Getpid())
 	got := map[string]string{}
 	for _, c := range found {
 		got[c.Path] = c.Reason
