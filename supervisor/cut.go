@@ -140,8 +140,8 @@ func twigOf(nodes map[*sys.Node]*twig, n *sys.Node) *twig {
 }
 
 func bringAlong(nodes map[*sys.Node]*twig, n *sys.Node) {
-	for n = n.Parent; n != nil; n = n.Parent {
-		if t := nodes[n]; t.change != nil && t.isNewDir() {
+	for ; n != nil; n = n.Parent {
+		if t := nodes[n.Parent]; n.Parent != nil && t.change != nil && t.isNewDir() {
 			if t.chosen {
 				return
 			}
@@ -253,7 +253,8 @@ func (t *twig) mixed(part, alone bool) *branch.Part {
 	if part {
 		p.Others = branch.Left
 	}
-	p.Stays = t.change != nil && t.chosen == part && (part || !t.drop)
+	p.Stays = t.goes(part)
+	p.BaseTime = t.quiet(part)
 	alone = (alone || t.change != nil && t.change.Opaque) && !t.isNewDir()
 	for name, b := range t.below {
 		n := b.wanted(part)
@@ -264,6 +265,21 @@ func (t *twig) mixed(part, alone bool) *branch.Part {
 		p.Below[name] = b.take(part, alone)
 	}
 	return p
+}
+
+// goes says that the change itself goes to the part, or stays.
+func (t *twig) goes(part bool) bool {
+	return t.change != nil && t.chosen == part && (part || !t.drop)
+}
+
+// quiet says that a directory is no change, and nothing directly in it is.
+func (t *twig) quiet(part bool) bool {
+	for _, b := range t.below {
+		if b.goes(part) && (!b.change.Opaque || b.wanted(part) == b.total) { // else it is not exchanged
+			return false
+		}
+	}
+	return !t.goes(part)
 }
 
 // likeBase is a directory that stays, though the layer has it no more, since
@@ -277,6 +293,38 @@ func (t *twig) likeBase() *branch.Part {
 			p.Hide = append(p.Hide, name)
 		default:
 			p.Below[name] = b.likeBase()
+		}
+	}
+	return p
+}
+
+// gives says what a branch gives to one that is composed of several: only what
+// is a change, so that nothing that another one gives is hidden. first: the
+// root itself is made like this branch's.
+func (t *twig) gives(first bool) *branch.Part {
+	p := t.only(false)
+	p.Stays = first || t.change != nil && t.chosen
+	return p
+}
+
+func (t *twig) only(alone bool) *branch.Part {
+	c := t.change
+	isDir := c == nil || c.Layer != nil && c.Layer.IsDir()
+	switch {
+	case t.picked == 0 && t.sources == 0:
+		return &branch.Part{How: branch.Left}
+	case !isDir && t.picked < t.total && !t.chosen:
+		return t.likeBase()
+	case !isDir:
+		return &branch.Part{How: branch.Way}
+	}
+	p := &branch.Part{How: branch.Way, Stays: c != nil && t.chosen, Plain: true, BaseTime: t.quiet(true), Below: map[string]*branch.Part{}}
+	alone = (alone || c != nil && c.Opaque) && !t.isNewDir()
+	for name, b := range t.below {
+		if alone && b.change != nil && b.change.Layer == nil && b.chosen {
+			p.Hide = append(p.Hide, name)
+		} else if p.Below[name] = b.only(alone); b.source {
+			p.Below[name] = &branch.Part{How: branch.Way}
 		}
 	}
 	return p

@@ -48,9 +48,14 @@ func mergeText(ctx context.Context, dir string, mine, ancestor, theirs []byte, l
 	return nil, false, fmt.Errorf("git merge-file: %w: %s", err, bytes.TrimSpace(errs.Bytes()))
 }
 
-// hasMarkers says that a text has conflict markers of ours.
-func hasMarkers(text []byte, name string) bool {
-	return bytes.Contains(text, []byte("<<<<<<< base\n")) || bytes.Contains(text, []byte(">>>>>>> "+name+"\n"))
+// hasMarkers says that a text has conflict markers.
+func hasMarkers(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(line, []byte("<<<<<<< ")) || bytes.HasPrefix(line, []byte(">>>>>>> ")) {
+			return true
+		}
+	}
+	return false
 }
 
 // mergeable says why the sides of a conflict are no texts to be merged, and
@@ -209,7 +214,7 @@ func (k *kept) edit(ctx context.Context, o CommitOptions, within func(*changes.C
 			if err != nil {
 				return err
 			}
-			if o.Edit && o.Resolver != nil && hasMarkers(text, k.b.Name) {
+			if o.Edit && o.Resolver != nil && hasMarkers(text) {
 				if text, err = o.Resolver.Edit(paths[n], text); err != nil {
 					return fmt.Errorf("edit %s: %w", paths[n], err)
 				}
@@ -218,7 +223,7 @@ func (k *kept) edit(ctx context.Context, o CommitOptions, within func(*changes.C
 				}
 				edited = true
 			}
-			if hasMarkers(text, k.b.Name) {
+			if hasMarkers(text) {
 				still = append(still, k.home.shortened(paths[n]))
 				conflicts = append(conflicts, commit.Conflict{Root: p.Root.Path, Path: c.Path(), Reason: unresolved})
 				continue

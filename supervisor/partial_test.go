@@ -178,6 +178,22 @@ func TestPartialDrift(t *testing.T) {
 	})
 }
 
+// TestPartialTimes: a directory in which nothing of the branch changes any more is
+// no change, whatever time it has inside.
+func TestPartialTimes(t *testing.T) {
+	asEach(t, func(t *testing.T, r *rig) {
+		r.outside("mkdir -p d/e p/q; echo 1 | tee d/a d/b d/e/c p/a > p/q/b" + fixed)
+		r.sh("-q", "--keep", "-b", "mine", "rm -r d; mkdir d; echo 2 > d/b; echo 2 > p/a; rm p/q/b; echo 2 > p/q/c").want(0)
+		r.try("commit", "mine", "--", "d/a", "p/q/b").want(0)
+		if got := r.try("changes", "mine").want(0).stdout; got != "M d/b\nD d/e/\nD d/e/c\nM p/a\nA p/q/c\n1 added, 2 modified, 2 deleted, 6 B\n" {
+			t.Errorf("left is\n%s", got)
+		}
+		r.try("commit", "mine").want(0)
+		r.try("--abort", "-q", "true").want(0)
+		r.clean()
+	})
+}
+
 // TestPartialPolicy: the policy judges what is chosen, and a part that it refuses
 // leaves the branch as it was.
 func TestPartialPolicy(t *testing.T) {

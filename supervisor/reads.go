@@ -60,19 +60,22 @@ func (s *session) keepReads() error {
 			list = append(list, readPath{[]byte(r.root), []byte(path), r.seen[path]})
 		}
 	}
+	return writeReads(s.b, list)
+}
+
+func writeReads(b *branch.Branch, list []readPath) error {
 	text, err := json.Marshal(list)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(s.b.Path(), readsName), text, 0o600)
+		err = os.WriteFile(filepath.Join(b.Path(), readsName), text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("record what was read in %s: %w", s.b.Name, err)
+		return fmt.Errorf("record what was read in %s: %w", b.Name, err)
 	}
 	return nil
 }
 
-// readAndChanged lists what the command of b has read and what is another thing
-// now. The stores are left out: only init has looked for them, to cover them.
-func readAndChanged(b *branch.Branch, store *branch.Store) ([]commit.Conflict, error) {
+// readsOf is what the command of b has read, if that was recorded.
+func readsOf(b *branch.Branch) ([]readPath, error) {
 	text, err := os.ReadFile(filepath.Join(b.Path(), readsName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -83,6 +86,16 @@ func readAndChanged(b *branch.Branch, store *branch.Store) ([]commit.Conflict, e
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look up what was read in %s: %w", b.Name, err)
+	}
+	return list, nil
+}
+
+// readAndChanged lists what the command of b has read and what is another thing
+// now. The stores are left out: only init has looked for them, to cover them.
+func readAndChanged(b *branch.Branch, store *branch.Store) ([]commit.Conflict, error) {
+	list, err := readsOf(b)
+	if err != nil || len(list) == 0 {
+		return nil, err
 	}
 	stores, err := store.Places()
 	if err != nil {
@@ -137,4 +150,20 @@ func unchangedAt(root *sys.Dir, path string, was sys.Stat) (bool, error) {
 		return now.Identity() == was.Identity() && now.Mtime == was.Mtime, nil
 	}
 	return now.Identity() == was.Identity() && now.Mtime == was.Mtime && now.Ctime == was.Ctime && now.Size == was.Size, nil
+}
+
+// copyReads gives a branch what the commands of others have read.
+func copyReads(b *branch.Branch, from []*kept) error {
+	var all []readPath
+	for _, k := range from {
+		list, err := readsOf(k.b)
+		if err != nil {
+			return err
+		}
+		all = append(all, list...)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return writeReads(b, all)
 }

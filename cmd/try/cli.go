@@ -20,6 +20,7 @@ type words struct {
 
 	Changes  changesCmd  `cmd:"" help:"List what a kept branch changed."`
 	Commit   commitCmd   `cmd:"" help:"Apply a kept branch to the base."`
+	Merge    mergeCmd    `cmd:"" help:"Make a new kept branch of the changes of others."`
 	Abort    abortCmd    `cmd:"" help:"Drop a kept branch."`
 	Branches branchesCmd `cmd:"" help:"List the branches."`
 	Undo     undoCmd     `cmd:"" help:"Take a commit back."`
@@ -85,7 +86,7 @@ func parseWord(args []string) (commandLine, error) {
 	if end := slices.Index(args, "--"); end >= 0 && wordIn(args[:end]) == "commit" {
 		args, all.Commit.only = args[:end], args[end+1:]
 	}
-	all.Commit.args = args
+	all.Commit.args, all.Merge.args = args, args
 	ctx, err := parser.Parse(args)
 	if err != nil {
 		return commandLine{global: all.globalFlags}, &usageError{err: parseError(err), word: wordIn(args)}
@@ -127,7 +128,7 @@ func cut(args []string, known []flagField) parts {
 
 // reserved lists the words that are commands of ours.
 func reserved() []string {
-	return []string{"changes", "commit", "abort", "branches", "undo", "redo", "gc", "recover", "doctor", "policy", "version", "help", "log"}
+	return []string{"changes", "commit", "merge", "abort", "branches", "undo", "redo", "gc", "recover", "doctor", "policy", "version", "help", "log"}
 }
 
 // wordIn is the reserved word in a command line of ours.

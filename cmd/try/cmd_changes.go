@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 
+	"try/fs/changes"
 	"try/supervisor"
+	"try/supervisor/printable"
 )
 
 // changesCmd is `try changes`.
@@ -15,6 +17,8 @@ type changesCmd struct {
 	Name branchArg `arg:"" optional:"" help:"Branch; none: the only or newest one of this directory."`
 	JSON bool      `name:"json" help:"Print one document, with the same roots as that of a run."`
 	Diff bool      `short:"d" help:"Print the changes in full."`
+
+	Against branchArg `placeholder:"BRANCH" help:"Compare the two branches: list what they did not change alike."`
 }
 
 // Help is printed by `try changes --help`.
@@ -22,6 +26,9 @@ func (*changesCmd) Help() string {
 	return `One line for each change: A added, M modified, D deleted, T of another type,
 m other metadata (mode, owner, attributes), t only touched. Names that could
 be misread are escaped in quotes, as git does. The counts come last.
+
+With --against two letters stand before a path: what this branch did to it,
+and what the other one did; a dot where one did nothing.
 `
 }
 
@@ -33,6 +40,13 @@ func (c *changesCmd) Run(p *program) (err error) {
 	}
 	defer func() { err = errors.Join(err, home.Close()) }()
 	ui := newTerminal(p, style{})
+	if c.Against != "" {
+		other, err := home.Pick(string(c.Against))
+		if err != nil {
+			return err
+		}
+		return c.compare(p, home, name, other, ui)
+	}
 	return home.Changes(context.Background(), name, ui, func(r *supervisor.Result) error {
 		for _, warning := range r.Warnings {
 			ui.Warn(warning)
@@ -45,6 +59,43 @@ func (c *changesCmd) Run(p *program) (err error) {
 		}
 		return listChanges(p, r)
 	})
+}
+
+// compare lists what two branches did not change alike.
+func (c *changesCmd) compare(p *program, home *supervisor.Home, name, other string, ui *terminal) error {
+	list, alike, err := home.Compare(context.Background(), name, other, ui)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeComparison(p.stdout, name, other, list, alike)
+	}
+	b := bufio.NewWriter(p.stdout)
+	both := 0
+	for _, d := range list {
+		letters := []byte("..")
+		for i, ch := range []*changes.Change{d.First, d.Other} {
+			if ch != nil {
+				letters[i] = ch.Kind.Letter()
+			}
+		}
+		if d.First != nil && d.Other != nil {
+			both++
+		}
+		fmt.Fprintf(b, "%s %s\n", letters, printable.Name(fromHere(d.Path)))
+	}
+	fmt.Fprintf(b, "%s: %s differently by both; %s alike\n", plural(len(list), "path"), thousands(both), thousands(alike))
+	return b.Flush()
+}
+
+// fromHere writes a path as the user would type it here.
+func fromHere(full string) string {
+	if cwd, err := os.Getwd(); err == nil && cwd != "" {
+		if rest, ok := below(full, cwd); ok {
+			return rest
+		}
+	}
+	return shortHome(full)
 }
 
 // listChanges prints one line each, paths as the user would type them here.

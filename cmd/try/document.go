@@ -90,6 +90,35 @@ func writeChanges(w io.Writer, r *supervisor.Result) error {
 	return j.flush()
 }
 
+// writeComparison writes the document of `try changes --against --json`.
+func writeComparison(w io.Writer, name, other string, list []supervisor.Difference, alike int) error {
+	j := newJSON(w)
+	j.nested("{", "}", func() {
+		j.number("version", documentVersion)
+		j.text("branch", name)
+		j.text("against", other)
+		j.list("paths", func() {
+			for _, d := range list {
+				j.element(func() {
+					j.text("path", d.Path)
+					for _, side := range []struct {
+						name string
+						c    *changes.Change
+					}{{"kind", d.First}, {"against_kind", d.Other}} {
+						if side.c == nil {
+							j.null(side.name)
+						} else {
+							j.text(side.name, side.c.Kind.String())
+						}
+					}
+				})
+			}
+		})
+		j.number("alike", int64(alike))
+	})
+	return j.flush()
+}
+
 // warnings is all that the summary says beside the changes.
 func warnings(r *supervisor.Result) []string {
 	list := append([]string(nil), r.Warnings...)

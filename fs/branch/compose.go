@@ -55,7 +55,9 @@ func (b *Branch) Split(ctx context.Context, fs vfs.FS, cuts []Cut) (*Branch, err
 	for i := range m.Roots {
 		m.Roots[i].Number = i
 	}
-	p, err := b.store.begin(m, b.Name+"-part")
+	p, err := b.store.begin(m, func(taken map[string]string) (string, error) {
+		return freeName(b.Name+"-part", taken), nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("split branch %s: %w", b.Name, err)
 	}
@@ -224,14 +226,18 @@ func (b *Branch) openHolder(i int) (*sys.Dir, error) {
 }
 
 // begin makes a draft among the branches, without layers, and holds its lock.
-// Its name is wanted, or one like it if that is taken.
-func (s *Store) begin(m Meta, wanted string) (b *Branch, err error) {
+func (s *Store) begin(m Meta, name func(taken map[string]string) (string, error)) (b *Branch, err error) {
 	err = holding(s.dir, lockName, func() error {
+		if err := s.sweepBranches(); err != nil { // drafts that a crash left have names, too
+			return err
+		}
 		taken, err := s.names()
 		if err != nil {
 			return err
 		}
-		m.Name = freeName(wanted, taken)
+		if m.Name, err = name(taken); err != nil {
+			return err
+		}
 		m.ID = newID()
 		dir, l, err := s.makeDraft(m.ID)
 		if err != nil {
@@ -253,6 +259,79 @@ func (s *Store) begin(m Meta, wanted string) (b *Branch, err error) {
 		return s.publish(b)
 	})
 	return b, err
+}
+
+// Source is a branch of which another one is composed, and what it gives, by
+// root.
+type Source struct {
+	Branch *Branch
+	Parts  []*Part
+}
+
+// Combine makes a kept branch of parts of others, all of the same roots. Those
+// stay as they are: files are copied, so that none is ever shared. m is what
+// the new branch knows of itself, its layers apart; finish is called when they
+// are composed, and may alter it before it becomes a branch.
+func (s *Store) Combine(ctx context.Context, fs vfs.FS, m Meta, sources []Source, finish func(*Branch) error) (*Branch, error) {
+	fs.Part("combine")
+	if err := CheckName(m.Name); err != nil {
+		return nil, err
+	}
+	wanted := m.Name
+	m.Draft, m.Synced, m.State = true, false, Kept
+	m.Roots = slices.Clone(m.Roots)
+	for i := range m.Roots {
+		m.Roots[i].Number = i
+	}
+	b, err := s.begin(m, func(taken map[string]string) (string, error) {
+		if taken[wanted] != "" {
+			return "", fmt.Errorf("%s: %w", wanted, ErrExists)
+		}
+		return wanted, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range b.Roots {
+		for k := range sources {
+			if err := b.add(ctx, fs, i, &sources[k]); err != nil {
+				return nil, errors.Join(composing(b.Roots[i].Path, err), b.Discard())
+			}
+		}
+	}
+	err = finish(b)
+	if err == nil {
+		b.Draft = false
+		err = b.Keep(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.Discard())
+	}
+	return b, nil
+}
+
+// add composes what a source gives to root i.
+func (b *Branch) add(ctx context.Context, fs vfs.FS, i int, src *Source) error {
+	from, err := src.Branch.openHolder(i)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := b.openHolder(i)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	base, err := sys.OpenDir(b.Roots[i].Path)
+	if err != nil {
+		return err
+	}
+	defer base.Close()
+	c := &composer{ctx: ctx, fs: fs, base: base, owners: sys.Root(), into: true}
+	if err := c.compose(from, upperName(src.Branch.Roots[i].Number), to, upperName(i), src.Parts[i]); err != nil {
+		return err
+	}
+	return ignoreExist(to.Mkdir(workName(i), 0o700))
 }
 
 // freeName is wanted, shortened to what a name may be, and numbered if it is

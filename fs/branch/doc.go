@@ -16,6 +16,7 @@
 //	    u0 u1 …            layers, by number (Root.Number); others are strays
 //	    w0 w1 …            their work directories
 //	    undo0 undo1 …      what a commit displaced (Slots)
+//	    was/               what the base held of texts that changed (KeepAncestor)
 //	undo/NUMBER.ID/        an undo record: the branch's directory after its commit
 //	    journal.NUMBER     fs/commit's, of an undoing or a redoing
 //	    size               bytes that it takes, once somebody has asked

@@ -37,6 +37,9 @@ type Part struct {
 
 	// Plain: the directory is not opaque any more; Opaque: it is now.
 	Plain, Opaque bool
+	// BaseTime: the directory is no change, and nothing directly in it is, so it
+	// gets the base's time.
+	BaseTime bool
 	// Base: the other layer has no such directory. It is made like the base's,
 	// and holds only what Hide and Below say, all of which are Base too.
 	Base  bool
@@ -67,8 +70,11 @@ type composer struct {
 	parts  []*Part // of the directories that the walk is in; the root's first
 	links  linking
 	owners bool
-	stage  *sys.Dir // a name for the copy of each inode of twins
-	twins  map[uint64]bool
+	// into: the directory may be there, and hold what was composed before.
+	into  bool
+	were  []sys.Stat // the directories of at that were there before; zero: made
+	stage *sys.Dir   // a name for the copy of each inode of twins
+	twins map[uint64]bool
 }
 
 // linking says whether entries get a further name instead of being copied.
@@ -88,8 +94,19 @@ func (c *composer) compose(from *sys.Dir, name string, to *sys.Dir, toName strin
 		return err
 	}
 	stage := toName + ".twins"
-	for _, d := range []string{stage, toName} {
-		if err := c.mkdir(to, d); err != nil {
+	if err := c.mkdir(to, stage); err != nil {
+		return err
+	}
+	if err := c.mkdir(to, toName); err != nil && !(c.into && errors.Is(err, unix.EEXIST)) {
+		return err
+	}
+	before, err := to.Stat(toName)
+	if err != nil {
+		return err
+	}
+	if before.Mode&0o700 != 0o700 {
+		open := before.Perm() | 0o700
+		if err := c.fs.Set(to, toName, vfs.Attr{Mode: &open}); err != nil {
 			return err
 		}
 	}
@@ -118,7 +135,65 @@ func (c *composer) compose(from *sys.Dir, name string, to *sys.Dir, toName strin
 	if err := sys.Walk(src, c.enter, c.leave); err != nil {
 		return err
 	}
-	return c.dress(from, name, to, toName, top, part)
+	if !part.Stays {
+		return c.restore(to, toName, before, top)
+	}
+	return errors.Join(c.dress(from, name, to, toName, top, part), c.baseTime(to, toName, "", part))
+}
+
+// baseTime gives a directory in which nothing changed the time of the base's, if
+// there is one.
+func (c *composer) baseTime(d *sys.Dir, name, path string, part *Part) error {
+	if !part.BaseTime {
+		return nil
+	}
+	base := c.base
+	if path != "" {
+		var err error
+		if base, err = c.base.Sub(path); err != nil {
+			return nil // made inside
+		}
+		defer base.Close()
+	}
+	st, err := base.Stat("")
+	if err != nil {
+		return err
+	}
+	return c.fs.Set(d, name, vfs.Attr{Times: &vfs.Times{Access: sys.KeepTime, Modify: st.Mtime}})
+}
+
+// enterDir makes a directory, or opens one that is there, and goes there.
+func (c *composer) enterDir(name string) error {
+	to, was := c.at.Dir(), sys.Stat{}
+	err := c.mkdir(to, name)
+	if c.into && errors.Is(err, unix.EEXIST) {
+		if was, err = to.Stat(name); err == nil && was.Mode&0o700 != 0o700 {
+			open := was.Perm() | 0o700
+			err = c.fs.Set(to, name, vfs.Attr{Mode: &open})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	c.were = append(c.were, was)
+	return c.at.Enter(name)
+}
+
+// leaveDir goes back; was is zero if the directory was made.
+func (c *composer) leaveDir() (was sys.Stat, err error) {
+	last := len(c.were) - 1
+	was, c.were = c.were[last], c.were[:last]
+	return was, c.at.Leave()
+}
+
+// restore gives a directory that was there its mode back, and the later of the
+// times that it has in the layers.
+func (c *composer) restore(d *sys.Dir, name string, was, other sys.Stat) error {
+	perm := was.Perm()
+	if err := c.fs.Set(d, name, vfs.Attr{Mode: &perm}); err != nil {
+		return err
+	}
+	return c.fs.Set(d, name, vfs.Attr{Times: &vfs.Times{Access: was.Atime, Modify: max(was.Mtime, other.Mtime)}})
 }
 
 func (c *composer) mkdir(d *sys.Dir, name string) error {
@@ -141,10 +216,7 @@ func (c *composer) enter(v sys.Visit) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := errors.Join(sub.Close(), c.mkdir(to, name)); err != nil {
-		return false, err
-	}
-	if err := c.at.Enter(name); err != nil {
+	if err := errors.Join(sub.Close(), c.enterDir(name)); err != nil {
 		return false, err
 	}
 	c.parts = append(c.parts, part)
@@ -210,10 +282,14 @@ func (c *composer) hide(d *sys.Dir, name string) error {
 func (c *composer) leave(v sys.Visit) error {
 	part := c.parts[len(c.parts)-1]
 	c.parts = c.parts[:len(c.parts)-1]
-	if err := c.at.Leave(); err != nil {
+	was, err := c.leaveDir()
+	if err != nil {
 		return err
 	}
 	to, name := c.at.Dir(), v.Node.Name
+	if was.Ino != 0 && !part.Stays {
+		return errors.Join(c.restore(to, name, was, v.Stat), shutAgain(v.Dir, name, v.Stat))
+	}
 	if part.How == Way && !part.Stays {
 		err := c.fs.Remove(to, name, true)
 		if err == nil {
@@ -223,7 +299,7 @@ func (c *composer) leave(v sys.Visit) error {
 			return err
 		}
 	}
-	return c.dress(v.Dir, name, to, name, v.Stat, part)
+	return errors.Join(c.dress(v.Dir, name, to, name, v.Stat, part), c.baseTime(to, name, v.Node.Path(), part))
 }
 
 // readable opens a directory of the other layer. Its mode is altered only if it
@@ -324,7 +400,7 @@ func (c *composer) like(path, name string, part *Part) error {
 		return err
 	}
 	to := c.at.Dir()
-	if _, err := layer.Prepare(to, name, base, layer.Owners(c.owners)); err != nil {
+	if _, err := layer.Prepare(to, name, base, layer.Owners(c.owners)); err != nil && !(c.into && errors.Is(err, unix.EEXIST)) {
 		return err
 	}
 	open := st.Perm() | 0o700

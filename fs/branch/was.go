@@ -1,6 +1,7 @@
 package branch
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -97,7 +98,8 @@ func (b *Branch) KeepAncestor(root int, rel string, src *os.File, st *sys.Stat, 
 	return nil
 }
 
-// SetAncestor keeps content as what the base held.
+// SetAncestor keeps content as what the base held; durable if the branch is
+// kept already.
 func (b *Branch) SetAncestor(root int, rel string, content []byte) error {
 	if err := b.dir.Mkdir(wasName, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
@@ -107,7 +109,7 @@ func (b *Branch) SetAncestor(root int, rel string, content []byte) error {
 		return err
 	}
 	defer was.Close()
-	return replaceFile(was, b.wasOf(root, rel), content, true)
+	return replaceFile(was, b.wasOf(root, rel), content, b.Synced)
 }
 
 // Ancestor is what the base held at rel at the fork; false if that was not
@@ -202,9 +204,8 @@ func (c *composer) overwrite(from *sys.Dir, temporary string, in *sys.Dir, name 
 	return errors.Join(layer.Opened(in, "", dir, do), c.fs.SyncDir(in))
 }
 
-// Read reads the regular file of root i's layer at rel, if it is not larger
-// than most.
-func (b *Branch) Read(i int, rel string, st *sys.Stat, most int64) (content []byte, err error) {
+// openFile opens the regular file of root i's layer at rel, which is that of st.
+func (b *Branch) openFile(i int, rel string, st *sys.Stat) (*os.File, error) {
 	holder, err := b.openHolder(i)
 	if err != nil {
 		return nil, err
@@ -215,13 +216,51 @@ func (b *Branch) Read(i int, rel string, st *sys.Stat, most int64) (content []by
 		return nil, err
 	}
 	defer in.Close()
-	f, err := openForReading(sys.Visit{Dir: in, Node: &sys.Node{Name: path.Base(rel)}, Stat: *st})
+	return openForReading(sys.Visit{Dir: in, Node: &sys.Node{Name: path.Base(rel)}, Stat: *st})
+}
+
+// Read reads the regular file of root i's layer at rel, if it is not larger
+// than most.
+func (b *Branch) Read(i int, rel string, st *sys.Stat, most int64) ([]byte, error) {
+	f, err := b.openFile(i, rel, st)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if content, err = io.ReadAll(io.LimitReader(f, most+1)); err == nil && int64(len(content)) > most {
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(content)) > most {
 		err = fmt.Errorf("%s is larger than %d bytes", f.Name(), most)
 	}
 	return content, err
+}
+
+// SameContent says that files of two layers of one root hold the same.
+func (b *Branch) SameContent(i int, rel string, st *sys.Stat, other *Branch, otherRel string, otherSt *sys.Stat) (bool, error) {
+	if st.Size != otherSt.Size {
+		return false, nil
+	}
+	x, err := b.openFile(i, rel, st)
+	if err != nil {
+		return false, err
+	}
+	defer x.Close()
+	y, err := other.openFile(i, otherRel, otherSt)
+	if err != nil {
+		return false, err
+	}
+	defer y.Close()
+	p, q := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, err := io.ReadFull(x, p)
+		k, other := io.ReadFull(y, q)
+		if n != k || !bytes.Equal(p[:n], q[:k]) {
+			return false, nil
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return true, nil
+		}
+		if err := errors.Join(err, other); err != nil {
+			return false, err
+		}
+	}
 }

@@ -101,6 +101,8 @@ func (d *drift) unlike(path string, c *changes.Change) string {
 	switch {
 	case !ok && c.Base == nil:
 		return "" // it was part of what is new
+	case !ok && c.Base.IsDir() && c.Kind == changes.Touched:
+		return "" // what was in it has become none of the branch's changes
 	case !ok:
 		return "changed in the base since the session"
 	case was.Conflict != "":
