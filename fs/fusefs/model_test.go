@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -332,7 +333,13 @@ func (c *actor) result(o op) (string, error) {
 		if fi, err := os.Stat(a); err != nil || !fi.IsDir() {
 			return "", err
 		}
-		entries, err := os.ReadDir(a)
+		d, err := os.OpenFile(a, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return "", err
+		}
+		defer d.Close()
+		entries, err := d.ReadDir(-1)
+		slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 		var names []string
 		for _, e := range entries {
 			names = append(names, e.Name()+e.Type().String())
@@ -346,7 +353,12 @@ func (c *actor) result(o op) (string, error) {
 		if fi, err := os.Lstat(a); err != nil || !fi.Mode().IsRegular() {
 			return "", err
 		}
-		data, err := os.ReadFile(a)
+		f, err := os.OpenFile(a, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		data, err := io.ReadAll(f)
 		return fmt.Sprintf("%x", sha256.Sum256(data)), err
 	case "readlink":
 		return os.Readlink(a)
@@ -394,9 +406,9 @@ func (c *actor) onHandle(o op, a string, data []byte) (string, error) {
 		if fi, err := os.Lstat(a); err != nil || !fi.Mode().IsRegular() {
 			return "", err
 		}
-		flags := os.O_RDWR
+		flags := os.O_RDWR | unix.O_NONBLOCK
 		if o.m%2 == 0 {
-			flags = os.O_RDONLY
+			flags = os.O_RDONLY | unix.O_NONBLOCK
 		}
 		f, err := os.OpenFile(a, flags, 0)
 		if err == nil {
