@@ -177,3 +177,59 @@ func private(t *testing.T, mnt string) {
 	_, err := os.Lstat(mnt + "/empty")
 	wantErr(t, "lstat", err, unix.ENOENT)
 }
+
+// TestPassthrough: what is in the layer is read and written without us, and
+// what was opened before it was copied up sees the copy.
+func TestPassthrough(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	write(t, l.base("log"), "one\n")
+	l.opts.Passthrough = true
+	s := l.inside(t, "passthrough")
+	if s == nil || t.Failed() || os.Getuid() != 0 {
+		return
+	}
+	if calls := s.Calls(); calls["WRITE"] > 1 || calls["OPEN"] < 4 {
+		t.Errorf("%v: want one WRITE, to what was open before it was copied up", calls)
+	}
+}
+
+func passed(t *testing.T, mnt string) {
+	reader, err := os.Open(mnt + "/log")
+	check(t, err)
+	defer reader.Close()
+	f, err := os.OpenFile(mnt+"/log", os.O_WRONLY|os.O_APPEND, 0)
+	check(t, err)
+	_, err = f.WriteString("two\n")
+	check(t, err)
+	got, err := io.ReadAll(reader)
+	if err != nil || string(got) != "one\ntwo\n" {
+		t.Errorf("the earlier reader sees %q, %v", got, err)
+	}
+	check(t, f.Close())
+
+	n, err := os.OpenFile(mnt+"/new", os.O_RDWR|os.O_CREATE, 0o644)
+	check(t, err)
+	defer n.Close()
+	for range 100 {
+		_, err = n.WriteString("0123456789")
+		check(t, err)
+	}
+	m, err := unix.Mmap(int(n.Fd()), 0, 1000, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	check(t, err)
+	m[0] = 'X'
+	check(t, unix.Munmap(m))
+	check(t, os.Remove(mnt+"/new"))
+	head := make([]byte, 3)
+	if _, err := n.ReadAt(head, 0); err != nil || string(head) != "X12" {
+		t.Errorf("the mapped file begins with %q, %v", head, err)
+	}
+	var s unix.Stat_t
+	check(t, unix.Fstat(int(n.Fd()), &s))
+	if s.Size != 1000 {
+		t.Errorf("size %d, want 1000", s.Size)
+	}
+	write(t, mnt+"/again", "a")
+	write(t, mnt+"/again", "bb")
+	wantContent(t, mnt+"/again", "bb")
+}

@@ -38,6 +38,8 @@ type conn struct {
 	server *Server
 	stale  atomic.Bool
 
+	passthrough atomic.Bool // files are opened
+
 	mu      sync.Mutex
 	waiting int // readers in read(2)
 	readers int
@@ -53,7 +55,7 @@ type conn struct {
 }
 
 // newConn takes dev over, answers the mount's first request, and starts.
-func newConn(dev *os.File, ps *fuse.ProtocolServer, s *Server) (*conn, error) {
+func newConn(dev *os.File, ps *fuse.ProtocolServer, f *files, s *Server, passthrough bool) (*conn, error) {
 	c := &conn{ps: ps, server: s, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 	// A descriptor of our own: the runtime knows nothing of it, and does not
 	// make the reads wait in its poller.
@@ -72,6 +74,8 @@ func newConn(dev *os.File, ps *fuse.ProtocolServer, s *Server) (*conn, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	f.conn = c
+	c.passthrough.Store(passthrough)
 	c.addReader()
 	go c.guard()
 	return c, nil
@@ -303,7 +307,12 @@ func (c *conn) refuse(op uint32) unix.Errno {
 	switch op {
 	case opForget, opBatchForget, opInit, opNotifyReply, opRelease, opDestroy:
 		return 0
-	case opInterrupt, opFlush, opFsync, opFsyncDir, opOpen, opOpenDir, opCreate:
+	case opOpen:
+		if c.passthrough.Load() {
+			break
+		}
+		fallthrough
+	case opInterrupt, opFlush, opFsync, opFsyncDir, opOpenDir, opCreate:
 		if c.stale.Load() && op != opInterrupt {
 			return unix.ESTALE
 		}

@@ -15,6 +15,7 @@ import (
 type files struct {
 	fuse.RawFileSystem // all that is not here: ENOSYS, after which the kernel does not ask again
 	t                  *tree
+	conn               *conn
 }
 
 var _ fuse.RawFileSystem = (*files)(nil)
@@ -285,7 +286,7 @@ func (f *files) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOu
 		return st
 	}
 	n, s, err := f.t.tmpfile(p, wanted{in.Mode, in.Umask, in.Owner})
-	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
+	out.Fh, out.OpenFlags = openCached, fuse.FOPEN_KEEP_CACHE|fuse.FOPEN_NOFLUSH
 	return f.answer(n, s, err, &out.EntryOut)
 }
 

@@ -45,8 +45,9 @@ type node struct {
 	level atomic.Int32 // of anything but a directory: where its content is
 	was   stamp        // what it was there, if that is not the layer
 	slot  slot         // its content
-	gone  *sys.Dir     // held by itself: it has no name any more
-	links int32        // what st_nlink below lacks, or has too many
+	open  opened
+	gone  *sys.Dir // held by itself: it has no name any more
+	links int32    // what st_nlink below lacks, or has too many
 
 	copying sync.Mutex // held while the content is copied up; first of all locks
 }

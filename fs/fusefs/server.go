@@ -30,6 +30,12 @@ type Options struct {
 	// is not there with the zero Stat. Paths are relative to the root.
 	Reads func(rel string, st sys.Stat)
 
+	// Passthrough has the kernel read and write what is in the layer itself,
+	// which takes CAP_SYS_ADMIN in the first user namespace, and without which
+	// nothing changes. Files must be opened then, which costs a round trip; and
+	// neither Freeze nor Stale reaches those that are open.
+	Passthrough bool
+
 	// Merged is told, from several goroutines, which directory of the base it
 	// was that one of the layer was made for.
 	Merged func(rel string, st sys.Stat)
@@ -63,7 +69,12 @@ func Serve(dev *os.File, root Root, o Options) (*Server, error) {
 		return nil, fmt.Errorf("serve %s: %w", root.Base, err)
 	}
 	s := &Server{tree: t}
-	ps := fuse.NewProtocolServer(&files{fuse.NewDefaultRawFileSystem(), t}, &fuse.MountOptions{
+	f := &files{RawFileSystem: fuse.NewDefaultRawFileSystem(), t: t}
+	without := uint64(fuse.CAP_PASSTHROUGH) // which counts as a file system on top of another
+	if o.Passthrough {
+		without = 0
+	}
+	ps := fuse.NewProtocolServer(f, &fuse.MountOptions{
 		MaxWrite:      maxIO,
 		MaxBackground: 64,
 		Logger:        log.New(io.Discard, "", 0), // it names each request that it does not know
@@ -74,10 +85,11 @@ func Serve(dev *os.File, root Root, o Options) (*Server, error) {
 		ExplicitDataCacheControl: true,
 		// The umask of a caller is for us to apply, set-user-id for us to clear,
 		// and directories need not be opened.
-		ExtraCapabilities:  fuse.CAP_DONT_MASK | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_NO_OPENDIR_SUPPORT,
-		DisableReadDirPlus: o.Reads != nil,
+		ExtraCapabilities:    fuse.CAP_DONT_MASK | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_NO_OPENDIR_SUPPORT,
+		DisabledCapabilities: without,
+		DisableReadDirPlus:   o.Reads != nil,
 	})
-	if s.conn, err = newConn(dev, ps, s); err != nil {
+	if s.conn, err = newConn(dev, ps, f, s, o.Passthrough); err != nil {
 		t.close()
 		return nil, fmt.Errorf("serve %s: %w", root.Base, err)
 	}
