@@ -108,7 +108,7 @@ func TestWorkerRefusesItsCallersNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = mountOverlay(here, "", t.TempDir(), "/")
+	err = mount("overlay", here, "", t.TempDir(), "/")
 	if err == nil || !strings.Contains(err.Error(), "still in the caller's mount namespace") {
 		t.Errorf("error is %v", err)
 	}

@@ -23,6 +23,11 @@ type workload struct {
 // inside does the same work natively, in a bare kernel overlay and in a session.
 func inside(l *lab) error {
 	l.table.head("Inside a session (default scope) against native and a bare kernel overlay of HOME (userxattr,volatile)")
+	return l.works([]string{native, bare, branch}, l.report)
+}
+
+// works does the same work in each kind of place, and reports each workload.
+func (l *lab) works(kinds []string, report func(w workload, took map[string][]time.Duration)) error {
 	rounds := 5
 	if l.short {
 		rounds = 1
@@ -31,7 +36,6 @@ func inside(l *lab) error {
 	if err != nil {
 		return err
 	}
-	kinds := []string{native, bare, branch}
 	for round := range rounds {
 		for _, kind := range kinds {
 			if err := m.place(kind, round); err != nil {
@@ -85,7 +89,7 @@ func inside(l *lab) error {
 		}
 	}
 	for i, w := range m.work {
-		l.report(w, took[i])
+		report(w, took[i])
 	}
 	for _, a := range m.absent {
 		l.table.absent(a.name, a.missing)

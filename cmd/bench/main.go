@@ -30,6 +30,7 @@ var sections = []section{
 	{"creation", creation},
 	{"memory", memory},
 	{"inside", inside},
+	{"fuse", behindFUSE},
 	{"race", racing},
 	{"plan", planning},
 	{"settle", settle},
@@ -39,7 +40,7 @@ var sections = []section{
 func run(args []string) int {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	short := flags.Bool("short", false, "a smoke run of less than a minute: fewer samples, no 1 GB, no 100,000 files")
-	only := flags.String("only", "", "run one `section`: start, creation, memory, inside, race, plan, settle, undo")
+	only := flags.String("only", "", "run one `section`: start, creation, memory, inside, fuse, race, plan, settle, undo")
 	try := flags.String("try", "bin/try", "the `binary` to measure")
 	if err := flags.Parse(args); err != nil {
 		return 2

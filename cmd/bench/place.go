@@ -18,6 +18,8 @@ const (
 	native = "native"
 	bare   = "bare overlay"
 	branch = "try"
+	fuse   = "try --engine fuse"
+	peer   = "fuse-overlayfs"
 )
 
 // place is a worker that stands somewhere: natively, in a bare overlay, in a
@@ -43,8 +45,20 @@ func (l *lab) stand(kind string, round int) (*place, error) {
 		if l.try == "" {
 			return nil, errors.New(l.noTry)
 		}
-		argv = []string{l.try, "--abort", "-q", "--", l.worker, workerWord, "steps"}
-	case bare:
+		argv = []string{l.try, "--engine", "overlay", "--abort", "-q", "--", l.worker, workerWord, "steps"}
+	case fuse:
+		if l.try == "" {
+			return nil, errors.New(l.noTry)
+		}
+		argv = []string{l.try, "--engine", "fuse", "--abort", "-q", "--", l.worker, workerWord, "steps"}
+	case bare, peer:
+		program := "overlay"
+		if kind == peer {
+			var err error
+			if program, err = l.look("fuse-overlayfs", "fuse-overlayfs"); err != nil {
+				return nil, err
+			}
+		}
 		unshare, err := l.look("unshare", "util-linux")
 		if err != nil {
 			return nil, err
@@ -53,16 +67,18 @@ func (l *lab) stand(kind string, round int) (*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		upper := filepath.Join(l.scratch, "overlay", fmt.Sprintf("upper-%d", round))
-		work := filepath.Join(l.scratch, "overlay", fmt.Sprintf("work-%d", round))
+		upper := filepath.Join(l.scratch, "overlay", fmt.Sprintf("upper-%s-%d", kind, round))
+		work := filepath.Join(l.scratch, "overlay", fmt.Sprintf("work-%s-%d", kind, round))
 		if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
 			return nil, err
 		}
-		options := fmt.Sprintf("userxattr,volatile,lowerdir=%s,upperdir=%s,workdir=%s",
-			escape(l.home), escape(upper), escape(work))
+		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", escape(l.home), escape(upper), escape(work))
+		if kind == bare {
+			options = "userxattr,volatile," + options
+		}
 		argv = []string{
 			unshare, "-Ucmp", "--keep-caps", "--kill-child",
-			l.worker, workerWord, "mount", outer, options, l.home, p.dir,
+			l.worker, workerWord, "mount", program, outer, options, l.home, p.dir,
 		}
 	}
 	p.cmd = exec.CommandContext(l.ctx, argv[0], argv[1:]...)
@@ -88,7 +104,7 @@ func (l *lab) stand(kind string, round int) (*place, error) {
 
 // placeDir is the directory of one place, the same inside and in the base.
 func (l *lab) placeDir(kind string, round int) string {
-	return filepath.Join(l.home, "run", fmt.Sprintf("%s-%d", strings.ReplaceAll(kind, " ", "-"), round))
+	return filepath.Join(l.home, "run", fmt.Sprintf("%s-%d", strings.NewReplacer(" ", "-", "--", "-").Replace(kind), round))
 }
 
 // escape puts a path into the options of mount(2) for overlay.

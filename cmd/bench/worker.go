@@ -17,7 +17,7 @@ import (
 // workerWord as the first argument makes this program a worker:
 //
 //	bench worker steps                         take steps from stdin
-//	bench worker mount NS OPTIONS TARGET DIR   mount an overlay, then the same in DIR
+//	bench worker mount FS NS OPTIONS TARGET DIR   mount FS, "overlay" or a program, then the same in DIR
 //	bench worker put DIR COUNT SIZE            write files, then exit
 const workerWord = "worker"
 
@@ -41,8 +41,8 @@ func work(args []string) int {
 	switch {
 	case len(args) == 1 && args[0] == "steps":
 		err = steps(os.Stdin, os.Stdout)
-	case len(args) == 5 && args[0] == "mount":
-		if err = mountOverlay(args[1], args[2], args[3], args[4]); err == nil {
+	case len(args) == 6 && args[0] == "mount":
+		if err = mount(args[1], args[2], args[3], args[4], args[5]); err == nil {
 			err = steps(os.Stdin, os.Stdout)
 		}
 	case len(args) == 2 && args[0] == "hold":
@@ -106,15 +106,21 @@ func (s *step) take() error {
 // mountNamespace identifies the mount namespace of this process.
 func mountNamespace() (string, error) { return os.Readlink("/proc/self/ns/mnt") }
 
-// mountOverlay mounts a bare kernel overlay, in a mount namespace that is not
-// the one named outer.
-func mountOverlay(outer, options, target, dir string) error {
+// mount mounts a bare kernel overlay, or has a program serve one, in a mount
+// namespace that is not the one named outer.
+func mount(fs, outer, options, target, dir string) error {
 	here, err := mountNamespace()
 	if err != nil {
 		return err
 	}
 	if here == outer {
 		return fmt.Errorf("mount overlay on %s: still in the caller's mount namespace %s", target, here)
+	}
+	if fs != "overlay" {
+		if out, err := exec.Command(fs, "-o", options, target).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s on %s: %w: %s", fs, target, err, lastLine(out))
+		}
+		return os.Chdir(dir)
 	}
 	if err := unix.Mount("bench", target, "overlay", 0, options); err != nil {
 		return fmt.Errorf("mount overlay on %s: %w", target, err)

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	goalPeer  = 1.0 // against fuse-overlayfs, on every row
+	goalReads = 1.7 // warm reads against native: 0.6 of its speed
+)
+
+// behindFUSE does the same work natively, in a session on either engine, and
+// behind the peer; then it counts round trips.
+func behindFUSE(l *lab) error {
+	l.table.head("Behind FUSE: a session with --engine fuse against native, one with overlay, and Debian's fuse-overlayfs on HOME")
+	err := l.works([]string{native, branch, fuse, peer}, func(w workload, took map[string][]time.Duration) {
+		for _, kind := range []string{native, branch, fuse, peer} {
+			d := took[kind]
+			if len(d) == 0 {
+				continue
+			}
+			switch kind {
+			case native:
+				l.table.times(w.name, d)
+			case fuse:
+				goal := 0.0
+				if strings.HasPrefix(w.name, "read ") {
+					goal = goalReads
+				}
+				l.table.times("  … in "+kind, d, against(d, took[native], native, goal, 0), against(d, took[peer], peer, goalPeer, 0))
+			default:
+				l.table.times("  … in "+kind, d, against(d, took[native], native, 0, 0))
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return l.roundTrips()
+}
+
+// roundTrips counts the requests that the kernel sends for one file of some
+// work on a thousand.
+func (l *lab) roundTrips() error {
+	if l.try == "" {
+		l.table.missing("round trips", l.noTry)
+		return nil
+	}
+	const files = 1000
+	l.table.head("Round trips for each of %d files, --engine fuse", files)
+	dir, err := l.mkdir("run/trips")
+	if err != nil {
+		return err
+	}
+	base := filepath.Join(dir, "base")
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		return err
+	}
+	if err := put(base, files, 1000); err != nil {
+		return err
+	}
+	const twice = "find base -type f -size +0 >/dev/null; "
+	idle, err := l.calls(dir, ":")
+	if err != nil {
+		return err
+	}
+	for _, w := range []struct{ name, script, before string }{
+		{"look at each", "find base -type f -size +0 >/dev/null", ":"},
+		{"once more", twice + twice, twice},
+		{"read", "cat base/* >/dev/null", ":"},
+		{"read once more", "cat base/* >/dev/null; cat base/* >/dev/null", "cat base/* >/dev/null"},
+		{"create and write", "mkdir new; cp base/* new/", "mkdir new; cat base/* >/dev/null"},
+		{"change", "for f in base/*; do echo x >> $f; done", "for f in base/*; do :; done"},
+		{"remove", "rm -r base", ":"},
+	} {
+		counts, err := l.calls(dir, w.script)
+		if err != nil {
+			return err
+		}
+		before := idle
+		if w.before != ":" {
+			if before, err = l.calls(dir, w.before); err != nil {
+				return err
+			}
+		}
+		total, parts := 0.0, []string{}
+		for _, op := range slices.Sorted(maps.Keys(counts)) {
+			n := float64(counts[op]) - float64(before[op])
+			total += n
+			if n >= files/20 {
+				parts = append(parts, fmt.Sprintf("%s %.2f", op, n/files))
+			}
+		}
+		l.table.value(w.name, fmt.Sprintf("%.2f", total/files), 1)
+		l.table.note("%s", strings.Join(parts, ", "))
+	}
+	return nil
+}
+
+// calls runs a script in a session and returns what its servers were asked.
+func (l *lab) calls(dir, script string) (map[string]uint64, error) {
+	path := filepath.Join(l.scratch, "calls")
+	if err := os.RemoveAll(path); err != nil {
+		return nil, err
+	}
+	argv := []string{"/usr/bin/env", "TRY_TEST_CALLS=" + path, l.try, "--engine", "fuse", "--scope", "dir", "--abort", "-q", "--", "/bin/sh", "-c", script}
+	if err := l.prepare(dir, argv...); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all := map[string]uint64{}
+	for in := bufio.NewScanner(f); in.Scan(); {
+		counts := map[string]uint64{}
+		if err := json.Unmarshal(in.Bytes(), &counts); err != nil {
+			return nil, err
+		}
+		for op, n := range counts {
+			all[op] += n
+		}
+	}
+	return all, nil
+}
