@@ -201,7 +201,11 @@ func TestImmutable(t *testing.T) {
 		s.end().want(125)
 		r.same(before)
 		o := r.try("commit", "--json", "mine").want(125)
-		if got := o.document().conflicts(); len(got) < 3 {
+		most := 3
+		if onFuse() {
+			most = 2 // that d is the same directory is known there without its times
+		}
+		if got := o.document().conflicts(); len(got) < most {
 			t.Errorf("conflicts are %v", got)
 		}
 		r.same(before)

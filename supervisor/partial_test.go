@@ -93,6 +93,9 @@ func TestPartial(t *testing.T) {
 	for _, p := range partials {
 		t.Run(p.name, func(t *testing.T) {
 			asEach(t, func(t *testing.T, r *rig) {
+				if onFuse() && p.name == "names of a file of the base" {
+					t.Skip("behind fuse both names are changed, and after the touch at the end nothing says that they were one file")
+				}
 				n := makeRig(t)
 				if r.uid != n.uid {
 					n.become(r.uid)
