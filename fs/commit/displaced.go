@@ -24,8 +24,8 @@ func (w *world) displaced(s *step, was *side, st *sys.Stat, d *sys.Dir, name str
 		}
 		return nil
 	}
-	if !isDir(was.id) {
-		return nil
+	if !isDir(was.id) || was.opened && was.perm&0o500 != 0o500 {
+		return nil // what its owner cannot read, but for the move, was never summed up
 	}
 	t, err := sumTree(d, name, true)
 	if writer, ok := errors.AsType[*writerError](err); ok {
