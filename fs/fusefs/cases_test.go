@@ -233,3 +233,119 @@ func passed(t *testing.T, mnt string) {
 	write(t, mnt+"/again", "bb")
 	wantContent(t, mnt+"/again", "bb")
 }
+
+// TestRoundTrips counts what the kernel asks us for what programs do most.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	check(t, os.MkdirAll(l.base("d"), 0o755))
+	for i := range 10 {
+		write(t, fmt.Sprintf("%s/%d", l.base("d"), i), "content")
+	}
+	last := make(map[string]uint64)
+	want := func(calls string) func(*Server) error {
+		return func(s *Server) error {
+			now, got := s.Calls(), make(map[string]uint64)
+			for name, n := range now {
+				// What a test binary's runtime asks is no part of it, nor is what the
+				// kernel asks once, or forgets.
+				if n > last[name] && name != "FORGET" && name != "BATCH_FORGET" && name != "INTERRUPT" && name != "POLL" {
+					got[name] = n - last[name]
+				}
+			}
+			last = now
+			if fmt.Sprint(got) != calls && calls != "" {
+				return fmt.Errorf("%v, want %s", got, calls)
+			}
+			return nil
+		}
+	}
+	l.do = map[string]func(*Server) error{
+		"begin":             want(""),
+		"list and look":     want("map[READDIRPLUS:2]"),
+		"read each":         want("map[READ:10]"),
+		"do all that again": want("map[]"),
+		"look for nothing":  want("map[LOOKUP:1]"),
+		"and again":         want("map[]"),
+		"make a small file": want("map[GETXATTR:1 MKNOD:1 WRITE:1]"),
+		// A change makes the kernel ask for the directory's mode the next time.
+		"remove it":        want("map[GETATTR:1 UNLINK:1]"),
+		"remove one of d":  want("map[GETATTR:1 UNLINK:1]"),
+		"make a directory": want("map[GETATTR:1 LOOKUP:1 MKDIR:1]"),
+		"write to one":     want("map[GETATTR:1 GETXATTR:1 WRITE:1]"),
+	}
+	l.inside(t, "roundTrips")
+}
+
+func roundTrips(t *testing.T, mnt string) {
+	d := mnt + "/d"
+	look := func() {
+		fd, err := unix.Open(d, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		check(t, err)
+		defer unix.Close(fd)
+		for buf := make([]byte, 32<<10); ; {
+			n, err := unix.Getdents(fd, buf)
+			check(t, err)
+			if n == 0 {
+				break
+			}
+		}
+		for i := range 10 {
+			var s unix.Stat_t
+			check(t, unix.Lstat(fmt.Sprintf("%s/%d", d, i), &s))
+		}
+	}
+	read := func() {
+		for i := range 10 {
+			fd, err := unix.Open(fmt.Sprintf("%s/%d", d, i), unix.O_RDONLY, 0)
+			check(t, err)
+			_, err = unix.Read(fd, make([]byte, 100))
+			check(t, err)
+			check(t, unix.Close(fd))
+		}
+	}
+	put := func(name string, flags int) {
+		fd, err := unix.Open(d+name, unix.O_WRONLY|flags, 0o644)
+		check(t, err)
+		_, err = unix.Write(fd, []byte("new"))
+		check(t, err)
+		check(t, unix.Close(fd))
+	}
+	var s unix.Stat_t
+	check(t, unix.Lstat(d, &s))
+	put("/once", unix.O_CREAT) // the kernel learns what it need not ask
+	_, err := os.ReadDir(mnt)
+	check(t, err)
+	check(t, unix.Lstat(d, &s))
+	ask(t, "begin")
+	look()
+	ask(t, "list and look")
+	read()
+	ask(t, "read each")
+	unixLook(t, d)
+	read()
+	ask(t, "do all that again")
+	wantErr(t, "lstat", unix.Lstat(d+"/none", &s), unix.ENOENT)
+	ask(t, "look for nothing")
+	wantErr(t, "lstat", unix.Lstat(d+"/none", &s), unix.ENOENT)
+	ask(t, "and again")
+	put("/none", unix.O_CREAT)
+	ask(t, "make a small file")
+	check(t, unix.Unlink(d+"/none"))
+	ask(t, "remove it")
+	check(t, unix.Unlink(d+"/1"))
+	ask(t, "remove one of d")
+	check(t, unix.Mkdir(d+"/sub", 0o755))
+	ask(t, "make a directory")
+	put("/2", 0)
+	ask(t, "write to one")
+}
+
+// unixLook opens and looks, but at no time of access, which reading moves.
+func unixLook(t *testing.T, d string) {
+	t.Helper()
+	for i := range 10 {
+		var x unix.Statx_t
+		check(t, unix.Statx(unix.AT_FDCWD, fmt.Sprintf("%s/%d", d, i), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_SIZE|unix.STATX_MTIME, &x))
+	}
+}

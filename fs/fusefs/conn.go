@@ -285,7 +285,9 @@ func (c *conn) handle(in, out []byte) {
 		if change {
 			c.server.gate.RLock()
 		}
-		if change && c.server.frozen {
+		if change && c.stale.Load() { // since we looked
+			n = fail(in, out, unix.ESTALE)
+		} else if change && c.server.frozen {
 			n = fail(in, out, unix.EROFS)
 		} else if size, st := c.ps.HandleRequest([][]byte{in}, [][]byte{out}); st != fuse.OK {
 			n = fail(in, out, unix.EIO)

@@ -23,27 +23,40 @@
 // modes, owners and ACLs that we show, and by the file systems below, for the
 // user that serves. New entries belong to that user, or for root to the caller.
 //
-// The files: server (what the supervisor uses), conn (requests and answers),
-// files, data, attr, xattr, list (the operations), tree, lookup, node, fds
-// (what is where), copyup, links, make, remove, rename (changes).
+// The files: server (what the supervisor uses), engine (what a branch asks),
+// conn (requests and answers), files, data, attr, xattr, list (the
+// operations), passthrough, tree, lookup, node, fds (what is where), watch
+// (what changes outside), copyup, links, make, remove, rename, workshop
+// (changes).
 //
 // # Without opening
 //
-// OPEN, OPENDIR, FLUSH, FSYNC and RELEASE are answered with ENOSYS, and the
-// kernel then opens and closes files without asking; so is CREATE, and it makes
-// files by MKNOD, of which nothing needs to be released. So a file is copied up
-// when it is first written, not when it is opened for writing. fsync does
-// nothing, as in an overlay mounted volatile: what must last is synced when a
-// branch is kept or committed. Locks of files are the kernel's own.
+// OPEN, CREATE, OPENDIR, FLUSH and FSYNC are answered with ENOSYS, and the
+// kernel then makes files by MKNOD, and opens and closes them without asking.
+// A file or directory that it has in its cache is opened, read and closed in no
+// round trip at all. So a file is copied up when it is first written, not when
+// it is opened for writing. fsync does nothing, as in an overlay mounted
+// volatile: what must last is synced when a branch is kept or committed. Locks
+// of files are the kernel's own.
 //
-// Data is written through. Writeback would let the kernel decide about size
-// and times, also where somebody changes the base, and costs one request more
-// for each small file.
+// Data is written through. Writeback would leave size and times of files to the
+// kernel, also where somebody changes the base, and costs one request more for
+// each small file.
+//
+// # What may change outside
+//
+// The kernel may believe for ever what it is told: of the layer, because nobody
+// else writes it; of the base, because its directories are watched, and what is
+// no longer true is taken back. A file of the base that was changed is another
+// inode from then on, so that the kernel's cache never holds a mixture. What is
+// open stays what it was.
 //
 // # Directories of the base are renamed
 //
 // The format has no redirects. All below the directory is copied up where it
-// is, which nobody can see, and then it is the layer's own and moves.
+// is, which nobody can see, and then it is the layer's own and moves. An inode
+// of the base that has several names is one in the layer, too, as far as its
+// names are ever looked at in a session; the others keep the base's.
 //
 // # Locks
 //
@@ -54,11 +67,12 @@
 //	tree            for reading by whoever uses a place (a node's names, a
 //	                directory's parent); alone by what takes one away or moves it
 //	node.mu         a directory's before that of what is in it
-//	table.mu, fds.mu, workshop.mu    never two of them
+//	table.mu, fds.mu, workshop.mu, watch.mu, conn.mu    never two of them
 //
 // Data is read, written and copied without the tree. Nothing waits for another
 // request: what is waited for is the file systems below, which never come back
-// to this mount (fs/fuse has no way to interrupt them either).
+// to this mount. Nothing is told to the kernel unasked with a lock held, or by
+// what answers a request: it waits until nobody is busy in the directory.
 //
 // See fuse(4), Documentation/filesystems/fuse/ and overlayfs.rst in the kernel.
 package fusefs

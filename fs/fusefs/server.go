@@ -113,6 +113,8 @@ func (s *Server) setFrozen(frozen bool) {
 // SIGBUS, from the moment it returns. There is no way back.
 func (s *Server) Stale() {
 	s.conn.stale.Store(true)
+	s.gate.Lock()   // until the changes under way are done
+	s.gate.Unlock() //lint:ignore SA2001 see above
 	s.conn.dropCaches(s.tree)
 }
 

@@ -21,7 +21,7 @@ import (
 var cases = map[string]func(t *testing.T, mnt string){
 	"freeze": freeze, "stale": stale, "closed": closed, "closedBusy": closedBusy,
 	"outside": outside, "mixture": mixture, "descriptors": descriptors, "forget": forgotten,
-	"hidden": hiddenPaths, "reads": tracked, "numbers": numbers, "openRemoved": openRemoved, "layers": chain, "private": private, "passthrough": passed,
+	"hidden": hiddenPaths, "reads": tracked, "numbers": numbers, "openRemoved": openRemoved, "layers": chain, "private": private, "passthrough": passed, "roundTrips": roundTrips,
 }
 
 // TestInside is run by the process that has the mount, one case at a time.

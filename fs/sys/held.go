@@ -14,8 +14,8 @@ func (d *Dir) Entry(name string) (*Dir, error) {
 	return &Dir{fd, &Node{d.name, name}}, nil
 }
 
-// Reopen opens what d itself is, a regular file that Entry holds (proc(5),
-// /proc/self/fd).
+// Reopen opens what d itself is, a regular file that Entry holds: by its link
+// in /proc, which leads nowhere else (proc(5)).
 func (d *Dir) Reopen(flags int) (int, error) {
 	var fd int
 	err := retry(func() (err error) {
