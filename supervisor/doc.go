@@ -6,7 +6,7 @@
 // There is no daemon. The supervisor is the process that calls [Run]; it owns
 // the branch (its lock) and the session. Below it runs init (package ns), PID
 // 1 of the session, and below that CMD and what CMD starts. When the caller
-// dies, init ends the session; what stays is an interrupted branch that can be
+// dies, init ends the session, and a FUSE mount answers with ENOTCONN; what stays is an interrupted branch that can be
 // settled later. Behind a run a detached child ([Sweep]) empties the trash.
 //
 // # Life of a session
@@ -17,13 +17,21 @@
 //  4. init sets up the namespaces and starts CMD
 //  5. CMD ends; what it left is ended; only init is left
 //  6. checks, each followed by the same; only init is left
-//  7. changes are planned while the session's view still stands
+//  7. changes are planned while the session's view still stands; behind FUSE
+//     the mounts go first, since with them the kernel writes what it still holds
 //  8. policy, drift, then the fate: said, or asked
 //  9. init exits and is reaped, the mounts go with it
 //  10. commit, abort or keep
 //
 // Nothing of the session runs from step 7 on, so what was shown and checked
 // is what is committed.
+//
+// # Behind FUSE
+//
+// The supervisor serves such mounts itself (fs/fusefs), from before anything in
+// the session can walk through them (package ns) until no process is left, and
+// never touches them: a process that waits for itself hangs. It reaches the
+// base by the mounts of the host.
 //
 // # Lock order
 //
