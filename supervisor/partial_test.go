@@ -324,3 +324,24 @@ func TestPartialModel(t *testing.T) {
 		r.clean()
 	})
 }
+
+// TestPartialUndo: a part is undone by itself; the rest still is what it was.
+func TestPartialUndo(t *testing.T) {
+	asEach(t, func(t *testing.T, r *rig) {
+		r.outside("mkdir d; echo 1 | tee a b d/x > d/y" + fixed)
+		r.sh("-q", "--keep", "-b", "mine", "echo 2 | tee a b; rm -r d; mkdir n; echo 2 | tee n/f > n/g").want(0)
+		before := r.project()
+		r.try("commit", "mine", "--", "a", "d/x", "n/f").want(0)
+		r.wantFile("n/f", "2\n")
+		r.try("undo").want(0)
+		r.same(before)
+		r.try("commit", "mine").want(125).says("/d/x: changed") // the rest would take it away, which nobody decided
+		r.try("commit", "mine", "--theirs", "d/x").want(0)
+		for name, want := range map[string]string{"a": "1\n", "b": "2\n", "n/g": "2\n"} {
+			r.wantFile(name, want)
+		}
+		r.outside("test ! -e d && test ! -e n/f")
+		r.try("--abort", "-q", "true").want(0)
+		r.clean()
+	})
+}

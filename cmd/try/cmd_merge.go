@@ -10,7 +10,7 @@ import (
 
 // mergeCmd is `try merge`.
 type mergeCmd struct {
-	Names  []branchArg `arg:"" help:"Kept branches, two or more."`
+	Names  []branchArg `arg:"" name:"branches" help:"Kept branches, two or more."`
 	Into   branchArg   `required:"" placeholder:"NAME" help:"Name of the new branch."`
 	Ours   []raw       `sep:"none" placeholder:"GLOB" help:"Where they overlap: take what the branch named first has. Repeatable."`
 	Theirs []raw       `sep:"none" placeholder:"GLOB" help:"Where they overlap: take what the later one has. Repeatable."`
