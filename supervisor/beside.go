@@ -107,6 +107,19 @@ func (b *beside) Contents(path string) (before, after []byte, err error) {
 	return before, after, nil
 }
 
+// headOf reads the beginning of a regular file; a FIFO in its place is not
+// waited for.
+func headOf(path string, n int) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, n)
+	_, err = io.ReadFull(f, head)
+	return head, err
+}
+
 // readAll reads a regular file below root, through no symbolic link.
 func readAll(root, rel string) ([]byte, error) {
 	dir, err := sys.OpenDir(root)

@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,24 +102,27 @@ func TestFoldingHidesNothing(t *testing.T) {
 	r.clean()
 }
 
-// interrupted writes to a database and ends as if it were killed: a write-ahead
-// log, or a hot journal and half a transaction, stay behind.
-const interrupted = `
+// databaseWriter fills a database; killed, what it has left are a write-ahead log, or a
+// hot journal and half a transaction.
+const databaseWriter = `
 import os, sqlite3, sys
-who, mode = sys.argv[1:]
+who, how = sys.argv[1:]
 c = sqlite3.connect("cache/db", isolation_level=None)
-c.execute("PRAGMA journal_mode=" + mode)
 c.execute("PRAGMA wal_autocheckpoint=0")
 c.execute("PRAGMA cache_size=10")
-if mode == "delete":
-    c.execute("BEGIN IMMEDIATE")
+c.execute("BEGIN IMMEDIATE")
 for i in range(2000):
     c.execute("INSERT INTO t VALUES (?, ?)", (who + "x" * 100, i))
-os._exit(0)
+if how == "killed" and c.execute("PRAGMA journal_mode").fetchone()[0] == "delete":
+    os._exit(0)
+c.execute("COMMIT")
+if how == "killed":
+    os._exit(0)
+c.close()
 `
 
 // TestSQLiteStaysWhole: a database goes or stays with its journals, so that
-// what is there afterwards can be read (B11).
+// what is there afterwards can be read, and is theirs (B11).
 func TestSQLiteStaysWhole(t *testing.T) {
 	for _, tool := range []string{"sqlite3", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -128,20 +132,38 @@ func TestSQLiteStaysWhole(t *testing.T) {
 			t.Skipf("%s is not installed", tool)
 		}
 	}
-	for _, c := range []struct{ mode, companion string }{{"wal", "cache/db-wal"}, {"delete", "cache/db-journal"}} {
-		t.Run(c.mode, func(t *testing.T) {
+	for _, c := range []struct {
+		mode, ours, theirs string
+		yields             bool
+	}{
+		{"wal", "closed", "killed", true},
+		{"wal", "killed", "closed", true},
+		{"delete", "killed", "closed", true},
+		{"delete", "closed", "closed", true},
+		{"wal", "closed", "killed", false}, // a conflict then
+		{"delete", "killed", "closed", false},
+	} {
+		t.Run(fmt.Sprintf("%s %s %s %v", c.mode, c.ours, c.theirs, c.yields), func(t *testing.T) {
 			r := newRig(t)
-			r.policy("[[rule]]\npaths = [\"cache/**\"]\naction = \"yield\"\n")
-			r.write("interrupted.py", interrupted)
-			write := "python3 interrupted.py %s " + c.mode + "\n"
-			r.outside("mkdir cache; sqlite3 cache/db 'create table t(who, i); create index ti on t(i)'\n")
-			s := r.open("-y", strings.Replace(write, "%s", "ours", 1)+"test -s "+c.companion+"; echo y > y\nWAIT")
-			r.outside(strings.Replace(write, "%s", "theirs", 1) + "test -s " + c.companion)
-			s.end().want(0).says("cache/db", c.companion, "which stays")
-			r.wantFile("y", "y\n")
-			o := r.finish(r.command("sqlite3", "cache/db", "pragma integrity_check; select count(*) from t where who like 'ours%'")).want(0)
-			if o.stdout != "ok\n0\n" {
+			if c.yields {
+				r.policy("[[rule]]\npaths = [\"cache/**\"]\naction = \"yield\"\n")
+			}
+			r.write("writes.py", databaseWriter)
+			r.outside("mkdir cache; sqlite3 cache/db 'pragma journal_mode=" + c.mode + "; create table t(who, i); create index ti on t(who)'")
+			s := r.open("-y", "python3 writes.py ours "+c.ours+"; echo y > y\nWAIT")
+			r.outside("python3 writes.py theirs " + c.theirs)
+			if c.yields {
+				s.end().want(0).says("cache/db", "which stays")
+				r.wantFile("y", "y\n")
+			} else {
+				s.end().want(125).says("conflict: ", "cache/db")
+			}
+			o := r.finish(r.command("sqlite3", "cache/db", "pragma integrity_check; select substr(who, 1, 6), count(*) from t group by 1")).want(0)
+			if o.stdout != "ok\ntheirs|2000\n" {
 				t.Errorf("the database says %q", o.stdout)
+			}
+			for name := range r.branches() {
+				r.try("abort", name).want(0)
 			}
 			r.clean()
 		})

@@ -154,6 +154,10 @@ func TestPolicyFlows(t *testing.T) {
 		if _, err := os.Lstat(r.at("cache/b")); err != nil && o.code == 0 {
 			t.Errorf("what a neighbour made went along: %v\n%s", err, o.stderr)
 		}
+		for name := range r.branches() {
+			r.try("abort", name).want(0)
+		}
+		r.clean()
 	})
 	t.Run("limits", func(t *testing.T) {
 		r := newRig(t)

@@ -203,6 +203,7 @@ func (c *committer) yield(conflicts []commit.Conflict) []commit.Conflict {
 	}
 	out := map[int]bool{}
 	families := map[string]bool{} // of which a member drifted
+	var within []int
 	left := conflicts[:0:0]
 	for _, f := range conflicts {
 		path := filepath.Join(f.Root, f.Path)
@@ -212,23 +213,74 @@ func (c *committer) yield(conflicts []commit.Conflict) []commit.Conflict {
 			continue
 		}
 		if c.change(i).Within { // goes along with the directory that is removed or replaced
+			within = append(within, i)
 			continue
 		}
 		out[i] = true
 		families[o.Verdicts[i].Family] = true
 	}
 	for _, i := range o.Yields {
-		family := o.Verdicts[i].Family
-		if family != "" && (families[family] || c.strangers(family)) {
+		if v.at[i].root < 0 {
+			continue // left out already
+		}
+		if family := c.family(i); family != "" && (families[family] || c.strangers(family)) {
 			out[i] = true
 		}
 	}
+	// If that directory stays, so does what somebody else put into it.
+	for _, i := range within {
+		for dir := filepath.Dir(v.input.Changes[i].Path); dir != "/"; dir = filepath.Dir(dir) {
+			if above, ok := v.index[dir]; ok && out[above] {
+				out[i] = true
+			}
+		}
+	}
+	left = append(left, c.torn(left)...)
 	list := slices.Sorted(maps.Keys(out))
 	for _, i := range list {
 		c.res.Dropped = append(c.res.Dropped, c.home.shortened(v.input.Changes[i].Path)+": changed in the base meanwhile, which stays")
 	}
 	c.without(list)
 	return left
+}
+
+// family is the database that a change belongs to; what was in the base may be
+// one of which only the base has the journals. "" if there is none.
+func (c *committer) family(i int) string {
+	ch := &c.verdict.input.Changes[i]
+	if family := c.verdict.outcome.Verdicts[i].Family; family != "" || ch.Type != "file" || ch.Kind == "added" {
+		return family
+	}
+	return ch.Path
+}
+
+// torn finds databases that do not yield and whose journals have changed in the
+// base: with ours beside them they could not be read, so they are conflicts,
+// those that are known aside.
+func (c *committer) torn(known []commit.Conflict) []commit.Conflict {
+	var list []commit.Conflict
+	for i := range c.verdict.at {
+		at, ch := c.verdict.at[i], &c.verdict.input.Changes[i]
+		if at.root < 0 || ch.Type != "file" || ch.Kind != "modified" || c.verdict.outcome.Verdicts[i].Action == policy.Yield {
+			continue
+		}
+		if !c.strangers(ch.Path) || !isDatabase(ch.Path) {
+			continue
+		}
+		f := commit.Conflict{Root: c.res.Plan.Roots[at.root].Root.Path, Path: c.change(i).Path(), Reason: "a database whose journal or write-ahead log has changed in the base"}
+		if !slices.ContainsFunc(known, func(k commit.Conflict) bool { return k.Root == f.Root && k.Path == f.Path }) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// isDatabase says whether a file of the base is one of SQLite's (Database File
+// Format, 1.3).
+func isDatabase(path string) bool {
+	const magic = "SQLite format 3\x00"
+	head, err := headOf(path, len(magic))
+	return err == nil && string(head) == magic
 }
 
 // strangers says that a member of a family that the branch did not change has

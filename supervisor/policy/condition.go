@@ -190,7 +190,7 @@ func (e *evaluation) hasPackage(dir string) bool {
 	for i := range e.in.Changes {
 		c := &e.in.Changes[i]
 		parent, name := filepath.Split(c.Path)
-		if strings.HasSuffix(name, ".dist-info") && filepath.Clean(parent) == dir {
+		if c.Kind == "added" && strings.HasSuffix(name, ".dist-info") && filepath.Clean(parent) == dir {
 			return true
 		}
 	}

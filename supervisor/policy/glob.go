@@ -238,8 +238,8 @@ func (g *glob) depth(place, home string) int {
 // above are globs of the directories that a match of a glob that may be
 // anywhere lies below, as far as the glob names them: **/.git of **/.git/hooks/**.
 func (g *glob) above() []glob {
-	pattern, ok := strings.CutPrefix(g.text, "**/")
-	if g.where != anywhere || !ok || strings.ContainsAny(pattern, `{}[]\`) {
+	pattern := g.source
+	if g.where != anywhere || strings.ContainsAny(pattern, `{}[]\`) {
 		return nil
 	}
 	var list []glob

@@ -9,7 +9,7 @@ import (
 // TestNames is H21: a change is matched under all its names.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	user := map[Source]string{User: rule("deny", "", "~/secrets/**", "~/Mail/Inbox") + rule("ask", "", "keys/*.pem") + rule("drop", "", "~/tmp/**") + rule("yield", "", "~/Notes")}
+	user := map[Source]string{User: rule("deny", "", "~/secrets/**", "~/Mail/Inbox", "**/{vault,safe}/keys/**") + rule("ask", "", "keys/*.pem") + rule("drop", "", "~/tmp/**") + rule("yield", "", "~/Notes")}
 	dotfiles := tree{"/home/u/.bashrc": "-> dotfiles/bashrc", "/home/u/.ssh/config": "-> ../dotfiles/ssh/config", "/home/u/.config": "-> /home/u/dotfiles/config"}
 	for _, c := range []struct {
 		name    string
@@ -41,6 +41,7 @@ func TestNames(t *testing.T) {
 		{"a relative rule's directory", tree{"/home/u/p/keys": "-> vault"}, []string{"added vault/a.pem"}, Ask, "/home/u/p/keys/a.pem"},
 		{"that is replaced", tree{}, []string{"replaced keys@vault"}, Ask, ""},
 		{"a rule for anywhere, replaced above", tree{}, []string{"replaced sub/.git@evil"}, Ask, ""},
+		{"a rule with a choice, replaced above", tree{}, []string{"replaced sub/vault@evil"}, Deny, ""},
 		{"in a new directory", tree{}, []string{"added sub/", "added sub/.git@evil"}, Allow, ""},
 		{"the directory itself", tree{}, []string{"replaced .git/hooks@evil"}, Ask, ""},
 		{"in capitals", tree{}, []string{"added .GIT/Hooks/pre-commit*"}, Ask, ""},
