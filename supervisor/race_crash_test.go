@@ -144,11 +144,14 @@ func (r *rig) chooseOne(states map[string]string, changed func() bool) {
 // race goes on, and another one wins.
 func TestRaceFullDisk(t *testing.T) {
 	r := newRig(t)
+	r.must(os.Mkdir(filepath.Join(r.dir, "open"), 0o755))
+	r.must(unix.Mkfifo(filepath.Join(r.dir, "open/gate"), 0o666))
 	const full = `while dd if=/dev/zero of=probe bs=64k count=1 2>/dev/null; do rm -f probe; sleep 0.02; done; rm -f probe; `
+	gate := " " + filepath.Join(r.dir, "open/gate") + "; " // the first stays until the second has met the full disk
 	cmd := r.helper("private", "/bin/sh", "-c", `cd "$1"; shift; "$@" >../document; s=$?; ls >../listing; exit $s`, "sh", r.proj,
-		binary, "--race", "--json",
-		"-c", `echo noise; dd if=/dev/zero of=big bs=64k; echo $? >&2; sleep 0.3; exit 1`,
-		"-c", full+`until dd if=/dev/zero of=small bs=1M count=4; do sleep 0.05; done`)
+		binary, "--race", "--json", "--allow-write", filepath.Join(r.dir, "open"),
+		"-c", `echo noise; dd if=/dev/zero of=big bs=64k; echo $? >&2; read x <`+gate+`exit 1`,
+		"-c", full+`echo full >`+gate+`until dd if=/dev/zero of=small bs=1M count=4; do sleep 0.05; done`)
 	cmd.Env = append(cmd.Env, mountVariable+"="+r.proj+" size=16m,mode=1777")
 	o := r.finish(cmd).want(0)
 	text, err := os.ReadFile(filepath.Join(r.dir, "document"))

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // shBlocks are the README's blocks of shell commands.
@@ -43,15 +45,27 @@ func TestReadmeCommands(t *testing.T) {
 
 // before is what a command of the README relies on having been done.
 var before = map[string]string{
-	"try changes idea": "try --keep -b idea ./experiment",
-	"try commit idea":  "try --keep -b idea ./experiment",
-	"try undo":         "try -y -q ./migrate.sh",
+	"try changes idea": keepIdea,
+	"try commit idea":  keepIdea,
 	"try policy allow": "printf '[session]\\nnet = \"host\"\\n' > .try.toml",
+	"try undo":         "try -y ./migrate.sh",
+	"try redo":         "try -y ./migrate.sh; try undo",
+
+	"try commit idea -- '*.md' docs/":                                          keepIdea,
+	"try commit idea --exclude 'a*'":                                           keepIdea,
+	"try commit idea --merge '*.go' --ours go.sum --skip 'logs/**' --theirs .": keepIdea + "; echo other > answer",
+	"try merge idea other --into both":                                         keepIdea + "; try --keep -b other ./migrate.sh",
+	"try changes idea --against other":                                         keepIdea + "; try --keep -b other ./migrate.sh",
 }
+
+const keepIdea = "try --keep -b idea ./experiment"
 
 func runReadmeCommand(t *testing.T, command string) {
 	if strings.Contains(command, "npm") {
 		needs(t, "npm")
+	}
+	if strings.Contains(command, "fuse") || strings.Contains(command, "serializable") {
+		needsFuse(t)
 	}
 	work := t.TempDir()
 	home, proj := filepath.Join(work, "home"), filepath.Join(work, "home", "shop")
@@ -63,7 +77,7 @@ func runReadmeCommand(t *testing.T, command string) {
 		"Makefile":     "install:\n\tmkdir -p $(HOME)/.local/share/shop && cp Makefile $(HOME)/.local/share/shop\ntest:\n\ttest -f Makefile\n",
 		"migrate.sh":   "#!/bin/sh\necho 2 > schema\n",
 		"fix.sh":       "#!/bin/sh\necho fixed by $1 > bug\n",
-		"experiment":   "#!/bin/sh\necho 42 > answer\n",
+		"experiment":   "#!/bin/sh\necho 42 > answer; echo it > notes.md; mkdir docs; echo is > docs/page\n",
 		"candidate.sh": "#!/bin/sh\necho candidate > result\n",
 		"Dockerfile":   "",
 	} {
@@ -102,6 +116,21 @@ func runReadmeCommand(t *testing.T, command string) {
 	}
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
+
+// needsFuse skips where /dev/fuse cannot be opened. CI sets TRY_TEST_FUSE: there
+// it must be.
+func needsFuse(t *testing.T) {
+	t.Helper()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	switch {
+	case err == nil:
+		unix.Close(fd)
+	case os.Getenv("TRY_TEST_FUSE") != "":
+		t.Fatalf("open /dev/fuse: %v", err)
+	default:
+		t.Skipf("open /dev/fuse: %v", err)
 	}
 }
 
