@@ -23,7 +23,13 @@ func splitWorld(t *testing.T) (*world, *Branch, []Cut) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.Close() })
+	t.Cleanup(func() {
+		b.Close()
+		// An ordinary user removes nothing from a closed directory.
+		if out, err := exec.Command("chmod", "-R", "u+rwx", w.dir).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
 	layer, err := b.Layer(0)
 	if err != nil {
 		t.Fatal(err)
