@@ -255,6 +255,8 @@ func TestTerminalShellRollsBack(t *testing.T) {
 				y.sees("end of input keeps")
 			case "x\n", "c x\n":
 				y.sees("none of c, a, d, k")
+			case "c\n":
+				y.sees("committed", "hint: try undo takes it back")
 			}
 		}
 		y.sees("prompt> ")
