@@ -349,3 +349,40 @@ func unixLook(t *testing.T, d string) {
 		check(t, unix.Statx(unix.AT_FDCWD, fmt.Sprintf("%s/%d", d, i), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_SIZE|unix.STATX_MTIME, &x))
 	}
 }
+
+// TestInPlace: directories in the place of one of the base are not merged with
+// it, made there or moved there, in this session and later, by either engine.
+func TestInPlace(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for _, d := range []string{"made", "moved", "over"} {
+		check(t, os.Mkdir(l.base(d), 0o755))
+		write(t, l.base(d)+"/old", "old")
+	}
+	l.inside(t, "inPlace", "FIRST=1")
+	l.inside(t, "inPlace")
+	l.overlay(t, "inPlace")
+}
+
+func inPlace(t *testing.T, mnt string) {
+	if os.Getenv("FIRST") != "" {
+		for _, d := range []string{"/made", "/moved"} {
+			check(t, os.RemoveAll(mnt+d))
+		}
+		check(t, os.Remove(mnt+"/over/old"))
+		check(t, os.Mkdir(mnt+"/made", 0o755))
+		check(t, os.Mkdir(mnt+"/a", 0o755))
+		check(t, os.Mkdir(mnt+"/b", 0o755))
+		check(t, unix.Rename(mnt+"/a", mnt+"/moved"))
+		check(t, unix.Rename(mnt+"/b", mnt+"/over")) // os.Rename would not even try
+	}
+	entries, err := os.ReadDir(mnt)
+	if err != nil || len(entries) != 3 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	for _, d := range []string{"/made", "/moved", "/over"} {
+		if entries, err := os.ReadDir(mnt + d); err != nil || len(entries) != 0 {
+			t.Errorf("%s has %v, %v", d, entries, err)
+		}
+	}
+}

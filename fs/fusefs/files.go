@@ -41,6 +41,9 @@ const shortly = time.Second
 // lasts is how long the kernel may believe how n looks.
 func (t *tree) lasts(n *node) time.Duration {
 	if n.isDir() {
+		if watched(n.dir.watched.Load()) == cannotWatch && n.part(t.base) != nil {
+			return shortly // for the sake of its list, see relist
+		}
 		if parts := n.parts(); len(parts) > 0 && parts[0].level == 0 || t.lasting(n.dir.parent) {
 			return forever
 		}
@@ -145,7 +148,9 @@ func (f *files) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *f
 		}
 		return fuse.OK
 	}
-	if err == nil && !n.isDir() {
+	if err == nil && n.isDir() {
+		f.relist(n)
+	} else if err == nil {
 		f.t.readAs(p, name, s)
 	}
 	return f.answer(n, s, err, out)
@@ -172,6 +177,7 @@ func (f *files) attrOut(n *node, out *fuse.AttrOut) fuse.Status {
 	}
 	f.t.attr(n, s, &out.Attr)
 	out.SetTimeout(f.t.lasts(n))
+	f.relist(n)
 	return fuse.OK
 }
 

@@ -106,8 +106,10 @@ type lab struct {
 	dir  string
 	root Root
 	opts Options
-	most int                            // descriptors; 0: as the process's limit has it
-	do   map[string]func(*Server) error // what ask can have done
+	most int // descriptors; 0: as the process's limit has it
+
+	unwatched bool                           // as if there were too many watches
+	do        map[string]func(*Server) error // what ask can have done
 }
 
 func newLab(t *testing.T) *lab {
@@ -242,6 +244,9 @@ func (l *lab) serve(conn *net.UnixConn) (*Server, error) {
 		s.tree.fds.mu.Lock()
 		s.tree.fds.most = l.most
 		s.tree.fds.mu.Unlock()
+	}
+	if l.unwatched {
+		s.tree.watch.fd = -1
 	}
 	_, err = conn.Write([]byte{'s'})
 	return s, err

@@ -133,6 +133,25 @@ func (t *tree) dirTimes(n *node) ([]sys.Time, error) {
 	return times, nil
 }
 
+// relist has the kernel forget its list of a directory that is not watched, if
+// somebody changed it outside; it asks how the directory looks before it reads
+// what it has. The caller holds the tree.
+func (f *files) relist(n *node) {
+	if !n.isDir() || watched(n.dir.watched.Load()) != cannotWatch {
+		return
+	}
+	n.mu.Lock()
+	l := n.dir.listing
+	n.mu.Unlock()
+	if l == nil {
+		return
+	}
+	if times, err := f.t.dirTimes(n); err == nil && !slices.Equal(times, l.stamps) {
+		n.changed()
+		go f.conn.dropInode(n.id) // not before this is answered
+	}
+}
+
 // renumber makes a listing of names in which those that before had keep their
 // numbers.
 func renumber(before *listing, names []sys.Dirent) *listing {
@@ -223,6 +242,9 @@ func (f *files) readDir(in *fuse.ReadIn, add func(n *node, e fuse.DirEntry) bool
 	}
 	if in.Offset == 0 {
 		f.t.read(n)
+		if watched(n.dir.watched.Load()) == cannotWatch {
+			go f.conn.dropInode(n.id) // it may have been told before that how it looks lasts
+		}
 	}
 	for _, e := range l.entries[l.after(max(in.Offset, firstNumber)):] {
 		if !add(n, fuse.DirEntry{Name: e.Name, Ino: e.Ino, Mode: uint32(e.Type) << 12, Off: e.number}) {

@@ -21,7 +21,7 @@ import (
 var cases = map[string]func(t *testing.T, mnt string){
 	"freeze": freeze, "stale": stale, "closed": closed, "closedBusy": closedBusy,
 	"outside": outside, "mixture": mixture, "descriptors": descriptors, "forget": forgotten,
-	"hidden": hiddenPaths, "reads": tracked, "numbers": numbers, "openRemoved": openRemoved, "layers": chain, "private": private, "passthrough": passed, "roundTrips": roundTrips,
+	"hidden": hiddenPaths, "reads": tracked, "numbers": numbers, "openRemoved": openRemoved, "layers": chain, "private": private, "passthrough": passed, "roundTrips": roundTrips, "inPlace": inPlace,
 }
 
 // TestInside is run by the process that has the mount, one case at a time.
@@ -187,8 +187,14 @@ func closedBusy(t *testing.T, mnt string) {
 // TestOutside changes the base behind the mount's back, under what the kernel
 // has cached.
 func TestOutside(t *testing.T) {
+	t.Run("watched", func(t *testing.T) { changeOutside(t, false) })
+	t.Run("unwatched", func(t *testing.T) { changeOutside(t, true) })
+}
+
+func changeOutside(t *testing.T, unwatched bool) {
 	t.Parallel()
 	l := newLab(t)
+	l.unwatched = unwatched
 	check(t, os.MkdirAll(l.base("d/sub"), 0o755))
 	for _, name := range []string{"edited", "replaced", "removed", "d/sub/x", "copied", "mode"} {
 		write(t, l.base(name), "old")
