@@ -246,7 +246,9 @@ func (l *lab) serve(conn *net.UnixConn) (*Server, error) {
 		s.tree.fds.mu.Unlock()
 	}
 	if l.unwatched {
+		s.tree.watch.mu.Lock()
 		s.tree.watch.fd = -1
+		s.tree.watch.mu.Unlock()
 	}
 	_, err = conn.Write([]byte{'s'})
 	return s, err
