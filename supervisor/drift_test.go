@@ -192,7 +192,7 @@ func TestDescriptorOutside(t *testing.T) {
 	p := r.begin(cmd)
 	r.must(theirs.Close())
 	files := receive(t, ours, 2)
-	if onFuse() {
+	if onFuse() && os.Getuid() != 0 { // root's writes pass through to the layer
 		p.wait().want(0)
 		for _, f := range files {
 			if _, err := f.WriteString("outside"); !errors.Is(err, unix.ENOTCONN) {

@@ -20,7 +20,7 @@ type server func(m engine.Mount, dev *os.File, hidden []string) error
 func (s *session) serve(m engine.Mount, dev *os.File, hidden []string) error {
 	merged := &merges{root: m.Target, ino: map[string]uint64{}}
 	s.merged = append(s.merged, merged)
-	o := fusefs.Options{Hidden: hidden, Merged: merged.note, OpenOwn: ns.OpenOwn}
+	o := fusefs.Options{Passthrough: sys.Root() && !engine.Off("passthrough"), Hidden: hidden, Merged: merged.note, OpenOwn: ns.OpenOwn}
 	if s.set.opts.Serializable {
 		r := &reads{root: m.Target, seen: map[string]sys.Stat{}}
 		s.reads, o.Reads = append(s.reads, r), r.note

@@ -18,7 +18,8 @@ const (
 	native = "native"
 	bare   = "bare overlay"
 	branch = "try"
-	fuse   = "try --engine fuse"
+	fuse   = "try --engine fuse" // for root with passthrough
+	plain  = "the same without passthrough"
 	peer   = "fuse-overlayfs"
 )
 
@@ -46,11 +47,15 @@ func (l *lab) stand(kind string, round int) (*place, error) {
 			return nil, errors.New(l.noTry)
 		}
 		argv = []string{l.try, "--engine", "overlay", "--abort", "-q", "--", l.worker, workerWord, "steps"}
-	case fuse:
+	case fuse, plain:
 		if l.try == "" {
 			return nil, errors.New(l.noTry)
 		}
-		argv = []string{l.try, "--engine", "fuse", "--abort", "-q", "--", l.worker, workerWord, "steps"}
+		without := ""
+		if kind == plain {
+			without = "passthrough"
+		}
+		argv = []string{"/usr/bin/env", "TRY_TEST_NO=" + without, l.try, "--engine", "fuse", "--abort", "-q", "--", l.worker, workerWord, "steps"}
 	case bare, peer:
 		program := "overlay"
 		if kind == peer {
