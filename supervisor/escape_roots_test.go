@@ -34,9 +34,12 @@ func TestRootsThatNest(t *testing.T) {
 					for d in `+c.dir+" "+c.committed+`; do echo base > $d/old; done; cd `+c.dir+`
 					try --abort -q `+writes+`
 					for d in `+c.committed+`; do test -e $d/new && echo $d is not the branch; grep -v base $d/old; done
+					ls -A /tmp /var/tmp | grep '^[.]try'
 					try -y -q `+writes+`
 					for d in `+c.committed+`; do test -e $d/new && grep -q y $d/old || echo $d is not committed; done
-					try branches; ls -A /tmp /var/tmp | grep '^[.]try'; true`, "try: no branches\n")
+					try undo -q
+					for d in `+c.committed+`; do test -e $d/new && echo $d is not undone; grep -v base $d/old; done
+					try branches`, "try: no branches\n")
 			})
 		})
 	}

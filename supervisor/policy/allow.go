@@ -34,13 +34,14 @@ func NewAllowList(globs []string, home string) (*AllowList, error) {
 }
 
 // lifts says whether the list answers a verdict: any ask, and a built-in deny
-// if the glob names the denied place itself.
+// if the glob names the denied place itself. The rule's own glob answers all
+// that it has matched, under whatever name: that is what AllowFlags says.
 func (a *AllowList) lifts(v Verdict, path string, offsets []int) bool {
 	if a == nil || v.Action < Ask || v.Action == Deny && v.Rule.Source != BuiltIn {
 		return false
 	}
 	return slices.ContainsFunc(a.globs, func(g glob) bool {
-		return g.match(path, offsets) && (v.Action == Ask || g.names(v))
+		return g.text == v.Rule.spelled(v.Glob) || g.match(path, offsets) && (v.Action == Ask || g.names(v))
 	})
 }
 
