@@ -117,7 +117,7 @@ func TestKeptTmp(t *testing.T) {
 			"$TRY" changes mine; "$TRY" commit mine
 			cat /tmp/old ~/file; stat -c '%n %a %h %F' /tmp/d/e/x /tmp/d/e /var/tmp/fifo /var/tmp/link; test ! -e /tmp/gone
 			stat -c %y /tmp/d | cut -c1-10
-			find /tmp /var/tmp -name '.try-*'`).want(0)
+			"$TRY" undo -q mine; cat /tmp/old /tmp/gone/x; ls /tmp/d ~/file`)
 		want := `new
 h
 /tmp/d/e/x 0 2 regular file
@@ -125,6 +125,8 @@ h
 /var/tmp/fifo 644 1 fifo
 /var/tmp/link 777 1 symbolic link
 2001-01-01
+old
+x
 `
 		if !strings.HasSuffix(o.stdout, want) {
 			t.Errorf("it says\n%s\nwant at its end\n%s", o.stdout, want)

@@ -23,7 +23,8 @@ import (
 const wasName = "was"
 
 // MaxAncestor is the size of the largest file that an ancestor is kept of, and
-// that is merged; maxAncestors is how much is kept in all.
+// that is merged; maxAncestors is how much is kept in all, of what the store has
+// free a quarter at most.
 const (
 	MaxAncestor  = 1 << 20
 	maxAncestors = 64 << 20
@@ -70,7 +71,11 @@ func (b *Branch) MergeDir() (string, error) {
 // branch is kept (Keep). left is how much may still be kept, −1 at first.
 func (b *Branch) KeepAncestor(root int, rel string, src *os.File, st *sys.Stat, left *int64) error {
 	if *left < 0 {
-		*left = maxAncestors
+		free, err := b.dir.StatFS()
+		if err != nil {
+			return err
+		}
+		*left = min(maxAncestors, int64(free.Bavail)*free.Bsize/4)
 		if err := b.dir.Mkdir(wasName, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
@@ -91,6 +96,10 @@ func (b *Branch) KeepAncestor(root int, rel string, src *os.File, st *sys.Stat, 
 		return err
 	}
 	err = errors.Join(sys.CopyFile(dst, src), dst.Close())
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		*left = 0 // a branch is kept without, too
+		return was.Unlink(name)
+	}
 	now, failed := sys.StatFD(int(src.Fd()))
 	if err = errors.Join(err, failed); err != nil || now.Identity() != st.Identity() || now.Ctime != st.Ctime {
 		return errors.Join(err, was.Unlink(name))
