@@ -171,11 +171,11 @@ func TestStoreFull(t *testing.T) {
 	asEach(t, func(t *testing.T, r *rig) {
 		store := r.dir + "/store"
 		r.must(os.Mkdir(store, 0o755))
-		o := r.inPrivate(store+" mode=1777,size=256k", `
+		o := r.inPrivate(store+" mode=1777,size=768k", `
 			export TRY_STORE=$PWD/../store/try
 			mkdir d; for i in $(seq 300); do echo old > d/$i; done
 			"$TRY" --keep -q -b mine -- sh -euc 'for i in $(seq 300); do echo new > d/$i; done; echo new > new'
-			dd if=/dev/zero of=../store/hog bs=1k count=256 2>/dev/null || :
+			dd if=/dev/zero of=../store/hog bs=1k count=768 2>/dev/null || :
 			if "$TRY" commit -q mine; then exit 3; else test $? = 125; fi
 			test "$(cat d/*  | sort -u)" = old; test ! -e new
 			if "$TRY" -y -q -- sh -c 'echo x > x'; then exit 4; else test $? = 125; fi
@@ -186,10 +186,8 @@ func TestStoreFull(t *testing.T) {
 			test "$(cat d/* new | sort -u)" = new
 			"$TRY" -y -q -- sh -c 'echo x > x'
 			test "$("$TRY" branches --json)" = "[]"
-			find .. -name '.try-*'`).want(0)
+			"$TRY" undo -q mine
+			test "$(cat d/* | sort -u)" = old; test ! -e new`).want(0)
 		o.says("no space left")
-		if strings.Contains(o.stdout, "../.try-") {
-			t.Errorf("a further store is left: %s", o.stdout)
-		}
 	})
 }
