@@ -414,7 +414,9 @@ func (b *Branch) SetState(to State) error {
 	}
 	b.State = to
 	switch to {
-	case Committing, Committed, Aborted:
+	case Committing:
+		return b.writeOut()
+	case Committed, Aborted:
 		return nil
 	case Running, Kept, Interrupted, Damaged:
 		return b.Save()
@@ -428,6 +430,25 @@ func (b *Branch) SetSeen(i int, seen any) error {
 	data, err := json.Marshal(seen)
 	b.Roots[i].Seen = data
 	return err
+}
+
+// writeOut has the file system allocate and begin to write the metadata of a
+// branch that was never synced, so that no step of its commit reaches the disk
+// before them: recovery needs both. Where a file system does not keep that
+// order the commit syncs all of it (sync_file_range(2); ext4's data=ordered).
+func (b *Branch) writeOut() error {
+	if b.Synced {
+		return nil
+	}
+	fd, err := b.dir.OpenFD(metaName, unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE); err != nil {
+		return &os.PathError{Op: "write out", Path: b.dir.Name() + "/" + metaName, Err: err}
+	}
+	return nil
 }
 
 // Save writes the metadata. They survive a loss of power only once the branch
