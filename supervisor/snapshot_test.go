@@ -193,6 +193,9 @@ func (r *rig) clean() {
 			if d.Type().IsRegular() {
 				size -= info.Size() // what a record holds is the user's
 			}
+			if d.IsDir() && len(parts) > 2 { // and may be deeper than a path is long
+				return fs.SkipDir
+			}
 		case parts[0] == "commits" && info.Size() < 64: // the counter
 		case parts[0] == "stores" && r.hasRecords(): // where what they displaced lies
 		default:
