@@ -146,12 +146,13 @@ func TestRaceFullDisk(t *testing.T) {
 	r := newRig(t)
 	r.must(os.Mkdir(filepath.Join(r.dir, "open"), 0o755))
 	r.must(unix.Mkfifo(filepath.Join(r.dir, "open/gate"), 0o666))
-	const full = `while dd if=/dev/zero of=probe bs=64k count=1 2>/dev/null; do rm -f probe; sleep 0.02; done; rm -f probe; `
+	// The supervisor ends the first as well, perhaps before the second has looked.
+	const full = `n=0; while [ $n -lt 200 ] && dd if=/dev/zero of=probe bs=64k count=1 2>/dev/null; do rm -f probe; n=$((n+1)); sleep 0.02; done; rm -f probe; `
 	gate := " " + filepath.Join(r.dir, "open/gate") + "; " // the first stays until the second has met the full disk
 	cmd := r.helper("private", "/bin/sh", "-c", `cd "$1"; shift; "$@" >../document; s=$?; ls >../listing; exit $s`, "sh", r.proj,
 		binary, "--race", "--json", "--allow-write", filepath.Join(r.dir, "open"),
 		"-c", `echo noise; dd if=/dev/zero of=big bs=64k; echo $? >&2; read x <`+gate+`exit 1`,
-		"-c", full+`echo full >`+gate+`until dd if=/dev/zero of=small bs=1M count=4; do sleep 0.05; done`)
+		"-c", full+`echo full 1<>`+gate+`until dd if=/dev/zero of=small bs=1M count=4; do sleep 0.05; done`)
 	cmd.Env = append(cmd.Env, mountVariable+"="+r.proj+" size=16m,mode=1777")
 	o := r.finish(cmd).want(0)
 	text, err := os.ReadFile(filepath.Join(r.dir, "document"))
