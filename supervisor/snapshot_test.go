@@ -61,7 +61,7 @@ func (s snapshot) add(dir, rel string) error {
 	perm := st.Mode & 0o7777
 	kind := st.Mode & unix.S_IFMT
 	line := fmt.Sprintf("%o %d:%d %s", st.Mode, st.Uid, st.Gid, time.Unix(st.Mtim.Unix()).UTC().Format("2006-01-02T15:04:05.999999999"))
-	closed := (kind == unix.S_IFDIR && perm&0o700 != 0o700 || kind == unix.S_IFREG && perm&0o600 != 0o600) && os.Getuid() != 0
+	closed := (kind == unix.S_IFDIR && perm&0o700 != 0o700 || kind == unix.S_IFREG && perm&0o400 == 0) && os.Getuid() != 0
 	if closed {
 		if err := os.Chmod(path, 0o700); err != nil {
 			return err
