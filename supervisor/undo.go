@@ -248,17 +248,27 @@ func (h *Home) Undo(ctx context.Context, name string, o UndoOptions, ui UI) (*Un
 	sig := catch()
 	defer sig.release()
 	u := &Undone{Redo: o.Redo, Started: time.Now()}
-	b, err := h.openPicked(ctx, name, u, ui)
-	if err != nil {
-		return nil, err
-	}
-	u.Err = h.turn(ctx, b, u, o, ui)
-	if err := b.Close(); err != nil && u.Err == nil {
-		u.Err = err
+	for try := 1; ; try++ {
+		b, err := h.openPicked(ctx, name, u, ui)
+		if err != nil {
+			return nil, err
+		}
+		u.Err = h.turn(ctx, b, u, o, ui)
+		if err := b.Close(); err != nil && u.Err == nil {
+			u.Err = err
+		}
+		// Another try has turned it between the look and the lock: then the
+		// last commit is another one now.
+		if name != "" || try == maxPicks || !errors.Is(u.Err, commit.ErrNothing) {
+			break
+		}
 	}
 	h.tidyBehind(ui)
 	return u, nil
 }
+
+// maxPicks is how many times a commit to undo is looked for.
+const maxPicks = 8
 
 // openPicked opens what name means, with its lock. Whoever held that before may
 // have turned it, or taken it away: then it means another one now.

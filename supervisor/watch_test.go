@@ -41,6 +41,9 @@ func TestStarved(t *testing.T) {
 // TestNoInodeLeft: a commit for which there is no room at all is refused, and
 // the branch kept.
 func TestNoInodeLeft(t *testing.T) {
+	if onFuse() {
+		t.Skip("behind fuse a full file system is met with another message")
+	}
 	asEach(t, func(t *testing.T, r *rig) {
 		r.outside("mkdir small")
 		o := r.inPrivate(r.at("small")+" mode=1777,size=64m,nr_inodes=1000", `cd small; echo old > old
@@ -57,6 +60,9 @@ func TestNoInodeLeft(t *testing.T) {
 
 // TestDiskFull: a full disk is a plain ENOSPC inside, and no change outside.
 func TestDiskFull(t *testing.T) {
+	if onFuse() {
+		t.Skip("behind fuse what a removed file held is free only once the kernel has forgotten it")
+	}
 	asEach(t, func(t *testing.T, r *rig) {
 		r.outside("mkdir small")
 		o := r.inPrivate(r.at("small")+" mode=1777,size=16m", `cd small; echo old > old
