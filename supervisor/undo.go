@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"try/fs/branch"
 	"try/fs/changes"
 	"try/fs/commit"
+	"try/fs/engine"
 	"try/fs/vfs"
 )
 
@@ -55,9 +55,8 @@ func (r *Record) Touches(dir string) bool {
 	return false
 }
 
-func isBelow(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
-}
+// isBelow says whether path is dir or lies below it.
+func isBelow(path, dir string) bool { return path == dir || engine.IsBelow(path, dir) }
 
 // Undone is what became of undoing or redoing a commit.
 type Undone struct {
