@@ -13,6 +13,7 @@ testenv = mkdir -p $(SCRATCH) && export TMPDIR=$(SCRATCH) GOTMPDIR=$(SCRATCH) LA
 # Under nohup(1), or in the background of a script, signals are ignored that the
 # tests send; they would wait for ever.
 gotest = $(node) env --default-signal $(GO) test -count=1
+# TESTFLAGS='-run=^(TestA|TestB)$$' in the environment runs these alone.
 # Root lets everybody open /dev/fuse, in a mount namespace of its own.
 node = $(if $(filter 0,$(shell id -u)),.ci/fuse-node)
 
@@ -33,23 +34,25 @@ man: ## cmd/try/try.1, of the help texts and testdata/try.1.in
 
 # What runs in sessions runs on both engines, the second time without overlay.
 test: ## every test, on both engines
-	$(testenv) && $(gotest) -timeout 15m ./...
-	@if $(node) test -w /dev/fuse; then \
-	  echo "once more, on the fuse engine:"; $(testenv) && TRY_TEST_NO=overlay $(gotest) -timeout 15m ./supervisor ./cmd/try; \
-	else echo "SKIPPED, for /dev/fuse cannot be opened: the fuse engine"; test -z "$$TRY_TEST_FUSE"; fi
+	@$(testenv); status=0; $(gotest) -timeout 15m $$TESTFLAGS ./... || status=1; \
+	if $(node) test -w /dev/fuse; then \
+	  echo "once more, on the fuse engine:"; TRY_TEST_NO=overlay $(gotest) -timeout 15m $$TESTFLAGS ./supervisor ./cmd/try || status=1; \
+	else echo "SKIPPED, for /dev/fuse cannot be opened: the fuse engine"; test -z "$$TRY_TEST_FUSE" || status=1; fi; \
+	exit $$status
 
 test1: ## every test with GOMAXPROCS=1 and umask 002
-	umask 002 && $(testenv) && GOMAXPROCS=1 $(gotest) -timeout 20m ./...
+	umask 002 && $(testenv) && GOMAXPROCS=1 $(gotest) -timeout 20m $$TESTFLAGS ./...
 
 fuse1: ## the fuse engine with GOMAXPROCS=1: a server that waits for itself would hang
-	$(testenv) && GOMAXPROCS=1 $(gotest) -timeout 10m ./fs/fusefs ./fs/fstest
-	$(testenv) && GOMAXPROCS=1 TRY_TEST_NO=overlay $(gotest) -timeout 10m -run 'Fuse|Mounts|Race|Native' ./supervisor
+	@$(testenv) GOMAXPROCS=1; status=0; $(gotest) -timeout 10m $$TESTFLAGS ./fs/fusefs ./fs/fstest || status=1; \
+	TRY_TEST_NO=overlay $(gotest) -timeout 10m -run 'Fuse|Mounts|Race|Native' $$TESTFLAGS ./supervisor || status=1; \
+	exit $$status
 
 # Two packages have no goroutines, and start so many processes that the detector
 # would make them take ten minutes for nothing.
 single = fs/changes|fs/commit
 race: ## every test of code with goroutines under the race detector
-	$(testenv) && CGO_ENABLED=1 $(gotest) -race -timeout 20m $$($(GO) list ./... | grep -vE '($(single))$$')
+	$(testenv) && CGO_ENABLED=1 $(gotest) -race -timeout 20m $$TESTFLAGS $$($(GO) list ./... | grep -vE '($(single))$$')
 
 crash: ## the crash tests with $(CRASHES) rounds and a new seed
 	$(testenv) && $(gotest) -timeout 30m -v -run 'Crash|Kill|Power' ./fs/commit -kills $(CRASHES) -seed $$(date +%s)
