@@ -1,8 +1,8 @@
 package fusefs
 
 import (
+	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -46,25 +46,29 @@ func (Fuse) Probe(root string, mounts []sys.Mount) error {
 }
 
 // Holds refuses file systems that cannot keep what a layer is made of, by
-// trying: whiteouts and user attributes.
+// trying: whiteouts and user attributes. Another run may be asking at the same
+// time, or have been killed while it did: the names are always the same, so that
+// neither is in the way, and nothing piles up.
 func (Fuse) Holds(dir string) error {
 	d, err := sys.OpenDir(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	name := fmt.Sprintf("probe-%d", os.Getpid())
-	if err := layer.MakeWhiteout(d, name); err != nil {
+	const name, attr = "probe", "user.try.probe"
+	if err := layer.MakeWhiteout(d, name); err != nil && !errors.Is(err, unix.EEXIST) {
 		return &engine.Refusal{Root: dir, Why: "its file system cannot hold whiteouts", Err: err}
 	}
-	if err := d.Unlink(name); err != nil {
+	if err := d.Unlink(name); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	const attr = "user.try.probe"
 	if err := d.SetXattr("", attr, []byte{'y'}); err != nil {
 		return &engine.Refusal{Root: dir, Why: "its file system keeps no user attributes", Err: err}
 	}
-	return d.RemoveXattr("", attr)
+	if err := d.RemoveXattr("", attr); err != nil && !errors.Is(err, unix.ENODATA) {
+		return err
+	}
+	return nil
 }
 
 // Mount puts the layer on top of the root itself. The flags of the mount below
