@@ -4,8 +4,6 @@
 // This package holds words and flags: it cuts and parses the command line,
 // prints, asks, and maps results to exit codes. What a session is, and what a
 // commit does, it does not know.
-//go:debug containermaxprocs=0
-//go:debug updatemaxprocs=0
 package main
 
 import (
