@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,9 @@ import (
 )
 
 const defaultGrace = 2 * time.Second
+
+// manyChanges is more than what is planned and committed in some 16 MB.
+const manyChanges = 20_000
 
 // session is one run of a command in a branch.
 type session struct {
@@ -390,7 +394,13 @@ func makePlan(ctx context.Context, b *branch.Branch) (*changes.Plan, []*sys.Dir,
 			Owners: sys.Root(), Stamp: r.Stamp, Stores: b.Stores,
 		})
 	}
+	// CMD is over, and of what a commit allocates much lasts: it is collected when
+	// 16 MB are in use, not 4, which is a tenth of the time that 10,000 files take.
+	debug.SetGCPercent(400)
 	plan, err := changes.Make(ctx, roots)
+	if plan != nil && plan.Counts().Total() > manyChanges {
+		debug.SetGCPercent(100) // there memory counts
+	}
 	if err != nil {
 		err = fmt.Errorf("plan the commit of %s: %w", b.Name, err)
 	}
