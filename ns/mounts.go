@@ -39,6 +39,23 @@ func (p *plan) createFuse() {
 	}
 }
 
+// cloneFuse takes the FUSE mounts that were made outside. They came with the
+// mount namespace, and are in it under the covers until they are taken away
+// outside.
+func (p *plan) cloneFuse() {
+	for i := range p.spec.Mounts {
+		m := &p.spec.Mounts[i]
+		if m.Source == "" {
+			continue
+		}
+		p.on(m.Source)
+		p.mounts[i] = p.cloneMount(m.Source, 0)
+		if attr := m.attributes(); attr != 0 {
+			p.restrict(p.mounts[i], attr)
+		}
+	}
+}
+
 // newFuse makes the FUSE mount i and returns the descriptor to serve it by.
 func (p *plan) newFuse(i int) slot {
 	m := &p.spec.Mounts[i]
@@ -118,7 +135,7 @@ func (p *plan) createOverlays() {
 func (p *plan) cloneReadOnly() {
 	for i := range p.spec.Mounts {
 		m := &p.spec.Mounts[i]
-		if m.Serve != nil || m.Upper != "" {
+		if m.Serve != nil || m.Source != "" || m.Upper != "" {
 			continue
 		}
 		p.on(m.Target)

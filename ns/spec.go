@@ -52,7 +52,8 @@ type Program struct {
 }
 
 // A Mount is what stands at one directory in the session: a kernel overlay, or
-// with Serve a FUSE mount, or with neither what lies there outside, read-only.
+// with Serve or Source a FUSE mount, or with none of them what lies there
+// outside, read-only.
 type Mount struct {
 	Target                string
 	NoExec, NoSuid, NoDev bool
@@ -65,6 +66,10 @@ type Mount struct {
 	// before Start returns. Options are of the form “a,b=c”.
 	Serve   func(dev *os.File) error
 	Options string
+
+	// Source is where a mount stands outside that is to show at Target, and
+	// that is served already. It need not stay there once Start has returned.
+	Source string
 }
 
 // A File lies over Path in the session: its content, read-only, owned by the

@@ -64,6 +64,7 @@ var steps = []step{
 	{"clone sockets", (*plan).cloneSockets},                  // while no overlay hides them
 	{"clone writable paths", (*plan).cloneWritable},          // while they are writable: a clone keeps that
 	{"create FUSE mount", (*plan).createFuse},                // detached, while the host's /dev is still to be seen; early, for the server starts meanwhile
+	{"clone FUSE mount", (*plan).cloneFuse},                  // while nothing covers it, and it is writable
 	{"create overlay", (*plan).createOverlays},               // detached, while their layers' mounts are writable (FACTS B2)
 	{"clone read-only", (*plan).cloneReadOnly},               // what lies below a root, while nothing hides it
 	{"make the tree read-only", (*plan).makeReadOnly},        // before anything of ours moves in, which stays writable

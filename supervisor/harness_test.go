@@ -105,6 +105,7 @@ type rig struct {
 	dir, home, proj string
 	env             []string
 	uid             int // whom the program runs as
+	groups          []uint32
 }
 
 // newRig makes a rig for the user that runs the tests, and the test parallel.
@@ -218,7 +219,7 @@ func (r *rig) command(argv ...string) *exec.Cmd {
 	cmd.Dir = r.proj
 	cmd.Env = append([]string(nil), r.env...)
 	if r.uid != os.Getuid() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(r.uid), Gid: uint32(r.uid)}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(r.uid), Gid: uint32(r.uid), Groups: r.groups}}
 	}
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 
 	"try/fs/branch"
 	"try/fs/commit"
+	"try/fs/sys"
 	"try/fs/vfs"
 	"try/supervisor/policy"
 )
@@ -23,6 +24,8 @@ type Home struct {
 	user  string // home directory, without symbolic links; "" if there is none
 	// recovered is what opening the store had to finish.
 	recovered []Recovery
+	mounts    []sys.Mount // of this process's namespace
+	notes     []string    // what a run should warn of
 }
 
 // OpenHome opens the home store ($TRY_STORE, else $XDG_STATE_HOME/try, else
@@ -45,10 +48,30 @@ func OpenHome() (*Home, error) {
 	if h.store, err = branch.OpenStore(path, others...); err != nil {
 		return nil, err
 	}
+	if err := h.lookAtMounts(); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
 	if h.recovered, err = h.recover(); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
+}
+
+// lookAtMounts reads the mounts, without those that a killed try has left. That
+// one cannot be taken away is no reason to do nothing else.
+func (h *Home) lookAtMounts() (err error) {
+	if h.mounts, err = sys.Mounts(); err != nil {
+		return err
+	}
+	gone, err := h.unmountDead()
+	if err != nil {
+		h.notes = append(h.notes, err.Error())
+	}
+	if gone {
+		h.mounts, err = sys.Mounts()
+		return err
+	}
+	return nil
 }
 
 // Adopt takes over a branch of another machine that shares the store, where

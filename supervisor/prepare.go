@@ -82,6 +82,7 @@ func prepare(o Options) (*setup, error) {
 	if s.home, err = OpenHome(); err != nil {
 		return nil, err
 	}
+	s.warnings = append(s.warnings, s.home.notes...)
 	for _, r := range s.home.recovered {
 		s.warnings = append(s.warnings, r.String())
 	}
@@ -182,11 +183,8 @@ func (s *setup) merge() error {
 
 // cover decides which directories are captured and by what, and what is hidden.
 func (s *setup) cover() error {
-	var err error
-	if s.mounts, err = sys.Mounts(); err != nil {
-		return err
-	}
-	engines, err := enginesOf(s.opts.Engine, s.opts.Serializable)
+	s.mounts = s.home.mounts
+	engines, foreign, err := enginesOf(s.opts.Engine, s.opts.Serializable)
 	if err != nil {
 		return err
 	}
@@ -197,7 +195,7 @@ func (s *setup) cover() error {
 	s.coverage, err = branch.Roots(branch.CoverageOptions{
 		Scope: scope, Dir: s.places.Cwd, Home: s.places.Home,
 		Roots: absolute(s.dir, s.opts.Roots), Cover: absolute(s.dir, s.opts.Cover),
-		Engines: engines, Mounts: s.mounts, Stores: s.stores,
+		Engines: engines, Foreign: foreign, Mounts: s.mounts, Stores: s.stores,
 	})
 	if err != nil {
 		return err
@@ -295,8 +293,9 @@ func (s *setup) shown(path string) []string {
 	})
 }
 
-// spec is the session of branch b, whose FUSE mounts serve serves.
-func (s *setup) spec(b *branch.Branch, serve server) (*ns.Spec, error) {
+// spec is what init makes of the session, whose FUSE mounts it serves.
+func (s *setup) spec(of *session) (*ns.Spec, error) {
+	b := of.b
 	// Only now is every store known that the branch's layers lie in (H12).
 	stores, err := s.home.store.Places()
 	if err != nil {
@@ -317,7 +316,7 @@ func (s *setup) spec(b *branch.Branch, serve server) (*ns.Spec, error) {
 		KeepKeyring: s.sockets.Keyring,
 		Terminal:    s.terminal(),
 	}
-	if spec.Mounts, err = s.mountsOf(b, spec.Covers, serve); err != nil {
+	if spec.Mounts, err = s.mountsOf(of, spec.Covers); err != nil {
 		return nil, err
 	}
 	spec.Programs = []ns.Program{{Argv: b.Command}}

@@ -12,15 +12,13 @@ import (
 	"try/ns"
 )
 
-// A server answers for a FUSE mount, in which the paths in hidden are not.
-type server func(m engine.Mount, dev *os.File, hidden []string) error
-
-// serve answers for the root at m until the session is over. This process must
+// serve answers on dev for the root at m, in which the paths in hidden are not,
+// until the session is over. This process must
 // never touch what it serves: it sees the base by its own mounts.
 func (s *session) serve(m engine.Mount, dev *os.File, hidden []string) error {
 	merged := &merges{root: m.Target, ino: map[string]uint64{}}
 	s.merged = append(s.merged, merged)
-	o := fusefs.Options{Passthrough: sys.Root() && !engine.Off("passthrough"), Hidden: hidden, Merged: merged.note, OpenOwn: ns.OpenOwn}
+	o := fusefs.Options{Passthrough: sys.Root() && !engine.Off("passthrough"), Hidden: hidden, Merged: merged.note, OpenOwn: ns.OpenOwn, OutsideIDs: m.Host}
 	if s.set.opts.Serializable {
 		r := &reads{root: m.Target, seen: map[string]sys.Stat{}}
 		s.reads, o.Reads = append(s.reads, r), r.note

@@ -32,8 +32,9 @@ type session struct {
 	ns  *ns.Session // nil once it is over
 	// What this process serves of the session's mounts, as long as ns.
 	servers []*fusefs.Server
-	merged  []*merges // of each that it serves
-	reads   []*reads  // the same, with --serializable
+	host    *hostMounts // nil: none, or no more
+	merged  []*merges   // of each that it serves
+	reads   []*reads    // the same, with --serializable
 	res     *Result
 	c       *committer // once the policy was asked
 
@@ -87,21 +88,25 @@ func (s *setup) session(b *branch.Branch, ui UI, sig <-chan os.Signal) *session 
 
 // start sets the session up and starts CMD.
 func (s *session) start(ctx context.Context) error {
-	spec, err := s.set.spec(s.b, s.serve)
-	if err != nil {
+	if err := s.mountPoints(); err != nil {
 		return err
+	}
+	spec, err := s.set.spec(s)
+	if err != nil {
+		return errors.Join(err, s.unserve(), s.hostLeft())
 	}
 	if s.prepare != nil {
 		s.prepare(spec)
 	}
 	if err := s.b.WaitStamp(ctx); err != nil {
-		return err
+		return errors.Join(err, s.unserve(), s.hostLeft())
 	}
 	s.ui.Event(Event{Kind: "branch", Result: s.res})
 	s.res.Started = time.Now()
 	if s.ns, err = ns.Start(spec); err != nil {
-		return errors.Join(err, s.unserve())
+		return errors.Join(err, s.unserve(), s.hostLeft())
 	}
+	s.leaveHost()
 	for _, w := range s.ns.Warnings() {
 		s.warn(w)
 	}
@@ -412,7 +417,8 @@ func (s *session) over() error {
 	if s.ns == nil {
 		return nil
 	}
-	err := errors.Join(s.ns.Close(), s.unserve())
+	left := s.hostLeft()
+	err := errors.Join(s.ns.Close(), s.unserve(), left)
 	s.ns = nil
 	return err
 }

@@ -350,7 +350,7 @@ func (b *Branch) makeLayer(i int, p *place) error {
 		return err
 	}
 	defer base.Close()
-	owners := layer.Owners(sys.Root())
+	owners := layer.OwnersOf(sys.Root(), r.Engine.OutsideIDs())
 	made, err := layer.Dress(upper, base, owners)
 	if err != nil {
 		return err

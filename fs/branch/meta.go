@@ -75,6 +75,9 @@ type Root struct {
 	ID    sys.Identity `json:"id"`    // of the directory at the fork
 	// Below is the mount that the root lies on; known at the fork only.
 	Below sys.Mount `json:"-"`
+	// Foreign is what takes an engine with the ids of outside, "" if nothing was
+	// seen; known at the fork only.
+	Foreign string `json:"-"`
 	// Engine shows the root; the branch notes its name.
 	Engine engine.Engine `json:"-"`
 

@@ -400,7 +400,7 @@ func (c *composer) like(path, name string, part *Part) error {
 		return err
 	}
 	to := c.at.Dir()
-	if _, err := layer.Prepare(to, name, base, layer.Owners(c.owners)); err != nil && !(c.into && errors.Is(err, unix.EEXIST)) {
+	if _, err := layer.Prepare(to, name, base, layer.OwnersOf(c.owners, false)); err != nil && !(c.into && errors.Is(err, unix.EEXIST)) {
 		return err
 	}
 	open := st.Perm() | 0o700

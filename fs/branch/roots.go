@@ -53,6 +53,7 @@ type CoverageOptions struct {
 	Roots   []string        // --root
 	Cover   []string        // --cover
 	Engines []engine.Engine // the first that does not refuse serves a root
+	Foreign engine.Engine   // nil, or asked first for a root with files of unmapped ids that the user may write
 	Mounts  []sys.Mount
 	Stores  []string // Places
 	Temp    []string // nil: /tmp and /var/tmp; tests have their own

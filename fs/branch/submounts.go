@@ -14,8 +14,22 @@ import (
 // capture makes a root of w, by the first engine that does not refuse, and of
 // each mount below it. A *engine.Refusal says why none does.
 func (c *coverage) capture(w *want) error {
+	engines := c.Engines
+	foreign, err := c.foreign(w)
+	if err != nil {
+		return err
+	}
+	if foreign != "" {
+		err := c.Foreign.Probe(w.path, c.Mounts)
+		if refusal, ok := errors.AsType[*engine.Refusal](err); ok {
+			c.note("%s, and %s", foreign, refusal.Why)
+		} else if err != nil {
+			return err
+		}
+		engines = append([]engine.Engine{c.Foreign}, engines...)
+	}
 	var refused *engine.Refusal
-	for _, e := range c.Engines {
+	for _, e := range engines {
 		err := e.Probe(w.path, c.Mounts)
 		if refusal, ok := errors.AsType[*engine.Refusal](err); ok {
 			refused = also(refused, refusal)
@@ -29,11 +43,29 @@ func (c *coverage) capture(w *want) error {
 			return err
 		}
 		c.result.Roots = append(c.result.Roots, Root{
-			Path: w.path, Names: []string{w.path}, ID: w.stat.Identity(), Below: on, Engine: e,
+			Path: w.path, Names: []string{w.path}, ID: w.stat.Identity(), Below: on, Foreign: foreign, Engine: e,
 		})
 		return c.submounts(w.path, on)
 	}
 	return refused
+}
+
+// foreign says what of a root that w would make takes the engine Foreign: in w,
+// or in what else is to be captured and lies in it. In directories for temporary
+// files, which are root's everywhere, nothing is looked for.
+func (c *coverage) foreign(w *want) (string, error) {
+	if c.Foreign == nil {
+		return "", nil
+	}
+	for _, other := range append([]*want{w}, c.wants...) {
+		if other.temp || other.stat.MntID != w.stat.MntID || other != w && !engine.IsBelow(other.path, w.path) {
+			continue
+		}
+		if what, err := findForeign(other.dir, other.stat); what != "" || err != nil {
+			return what, err
+		}
+	}
+	return "", nil
 }
 
 // also adds why another engine has refused.

@@ -240,7 +240,7 @@ func TestAMountInTheBaseIsNotEntered(t *testing.T) {
 func TestPreparedDirectoriesAreNoChanges(t *testing.T) {
 	w := newWorld(t, ops{{"mkdir", "a"}, {"mkdir", "a/b"}, {"chmod", "a", "1755"}}...)
 	w.root.Prepared = map[string]sys.Stat{}
-	check(t, layer.PrepareBelow(w.layer, w.base, "a/b", false, w.root.Prepared))
+	check(t, layer.PrepareBelow(w.layer, w.base, "a/b", layer.Own, w.root.Prepared))
 	var err error
 	w.root.Prepared[""], err = w.layer.Stat("")
 	check(t, err)

@@ -54,6 +54,9 @@ type maker struct {
 	bufs        [2][]byte // to compare content
 	sources     map[inode]source
 	visited     uint
+
+	given      int // files that change hands with a commit
+	givenFirst *sys.Node
 }
 
 // frame is a directory that the maker is in. By its sides it is
@@ -117,6 +120,7 @@ func (m *maker) run() (err error) {
 			return err
 		}
 	}
+	m.warnOfOwners()
 	m.changes = slices.DeleteFunc(m.changes, func(c Change) bool { return c.Kind == 0 })
 	return nil
 }
@@ -365,6 +369,7 @@ func (m *maker) file(f *frame, node *sys.Node, in, out side) error {
 	switch {
 	case !same:
 		kind = Modified
+		m.noteOwner(node, in, out)
 	case kind == 0:
 		m.keep(f, node, out.stat)
 		return nil
@@ -376,6 +381,29 @@ func (m *maker) file(f *frame, node *sys.Node, in, out side) error {
 	}
 	_, err = m.addLayer(f, c, kind, in)
 	return err
+}
+
+// noteOwner notes a file that was written in place and that a commit cannot keep
+// its owner's or group's: the layer's file takes its place.
+func (m *maker) noteOwner(node *sys.Node, in, out side) {
+	if m.root.Owners || out.stat == nil || in.stat.UID == out.stat.UID && in.stat.GID == out.stat.GID {
+		return
+	}
+	if !in.entry.CopiedUp && !inPlace(&Change{Base: out.stat, Layer: in.stat}) {
+		return // made anew: whose it is then is the session's doing
+	}
+	if m.given++; m.given == 1 {
+		m.givenFirst = node
+	}
+}
+
+func (m *maker) warnOfOwners() {
+	switch {
+	case m.given == 1:
+		m.warn(m.givenFirst, "is another's, or of a group that is not yours: with a commit it becomes yours")
+	case m.given > 1:
+		m.warn(m.givenFirst, "and %d more files are another's, or of a group that is not yours: with a commit they become yours", m.given-1)
+	}
 }
 
 // changing turns the disappearance of a base entry under our eyes into the

@@ -28,6 +28,7 @@ type Mount struct {
 	Lower                 []string
 	Upper, Work           string
 	NoExec, NoSuid, NoDev bool
+	Host                  bool // of type fuse: it is mounted outside, and bound in
 }
 
 // Engine presents base and layers as one tree.
@@ -40,6 +41,9 @@ type Engine interface {
 	Probe(root string, mounts []sys.Mount) error
 	// Holds says why dir cannot hold layers, as a *Refusal, or nil.
 	Holds(dir string) error
+	// OutsideIDs says that an ordinary user's session sees files with the owners
+	// and groups that they have outside, and is let by them.
+	OutsideIDs() bool
 	// Mount specifies the mount of root with its layer. below is the mount
 	// that root lies on.
 	Mount(root, layer, work string, below sys.Mount) Mount

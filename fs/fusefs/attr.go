@@ -23,6 +23,14 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrInCommon) error {
 			return err
 		}
 	}
+	if shown := n.owner.Load(); shown != nil {
+		uid, setUID := in.GetUID()
+		gid, setGID := in.GetGID()
+		if setUID && uid != shown.Uid || setGID && gid != shown.Gid {
+			return unix.EPERM // it would be taken for what the copy lacks
+		}
+		in.Valid &^= fuse.FATTR_UID | fuse.FATTR_GID
+	}
 	if in.Valid&^(fuse.FATTR_SIZE|fuse.FATTR_FH|fuse.FATTR_LOCKOWNER) == 0 {
 		return nil
 	}

@@ -67,12 +67,15 @@ func (t *tree) copyUpDir(n *node) error {
 	if err != nil {
 		return err
 	}
-	if t.merged != nil && n.parts()[0].level == t.base {
+	if n.parts()[0].level == t.base {
 		was, err := from.dir.Stat("")
 		if err != nil {
 			return err
 		}
-		t.merged(rel(n), was)
+		if t.merged != nil {
+			t.merged(rel(n), was)
+		}
+		n.owner.Store(t.ownerOf(was))
 	}
 	up := &part{level: 0, key: keyOf(made), mnt: parent.upper().mnt}
 	n.setParts(append([]*part{up}, n.parts()...)...)
@@ -242,10 +245,8 @@ func (t *tree) dress(from *sys.Dir, s sys.Stat, as string) error {
 			return err
 		}
 	}
-	if t.owners {
-		if err := w.Chown(as, int(s.UID), int(s.GID)); err != nil {
-			return err
-		}
+	if err := t.owners.Give(w, as, s); err != nil {
+		return err
 	}
 	if s.IsRegular() && s.Nlink == 1 { // as the kernel does (fs/overlayfs/copy_up.c)
 		if err := w.SetXattr(as, layer.OriginAttr, nil); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
@@ -321,6 +322,7 @@ func (t *tree) install(n *node, s sys.Stat, as string, dst int) error {
 		}
 	}
 	t.alias(n, keyOf(copied))
+	n.owner.Store(t.ownerOf(s))
 	n.mu.Lock()
 	n.level.Store(0)
 	t.fds.empty(&n.slot)

@@ -13,7 +13,12 @@ import (
 
 // Fuse is the engine that this package is. init makes the mount, the
 // supervisor serves it.
-type Fuse struct{}
+type Fuse struct {
+	// Host has the mount made in the first namespaces, by fusermount3, and only
+	// bound in by init. Then the ids of all files are what they are outside:
+	// those that a session does not map too can be written by whom they let.
+	Host bool
+}
 
 var _ engine.Engine = Fuse{}
 
@@ -22,7 +27,7 @@ func (Fuse) Name() string { return "fuse" }
 
 // Probe refuses what has no files, and everything where /dev/fuse cannot be
 // opened.
-func (Fuse) Probe(root string, mounts []sys.Mount) error {
+func (f Fuse) Probe(root string, mounts []sys.Mount) error {
 	if engine.Off("fuse") {
 		return &engine.Refusal{Root: root, Why: "the fuse engine is switched off by TRY_TEST_NO"}
 	}
@@ -42,6 +47,12 @@ func (Fuse) Probe(root string, mounts []sys.Mount) error {
 		}
 	}
 	unix.Close(fd) // nothing was written
+	if !f.Host {
+		return nil
+	}
+	if _, err := Helper(); err != nil {
+		return &engine.Refusal{Root: root, Why: "cannot be written: " + err.Error(), Help: "install fuse3"}
+	}
 	return nil
 }
 
@@ -71,11 +82,14 @@ func (Fuse) Holds(dir string) error {
 	return nil
 }
 
+// OutsideIDs is what Host is for.
+func (f Fuse) OutsideIDs() bool { return f.Host }
+
 // Mount puts the layer on top of the root itself. The flags of the mount below
 // are handed on (B30).
-func (Fuse) Mount(root, layer, work string, below sys.Mount) engine.Mount {
+func (f Fuse) Mount(root, layer, work string, below sys.Mount) engine.Mount {
 	return engine.Mount{
-		Type: "fuse", Target: root, Lower: []string{root}, Upper: layer, Work: work,
+		Type: "fuse", Host: f.Host, Target: root, Lower: []string{root}, Upper: layer, Work: work,
 		NoExec: below.Has("noexec"), NoSuid: below.Has("nosuid"), NoDev: below.Has("nodev"),
 	}
 }

@@ -75,6 +75,9 @@ func (t *tree) attr(n *node, s sys.Stat, out *fuse.Attr) {
 		Nlink: uint32(max(nlink, 0)), Owner: fuse.Owner{Uid: s.UID, Gid: s.GID},
 		Rdev: uint32(s.Rdev), Blksize: 4096,
 	}
+	if shown := n.owner.Load(); shown != nil {
+		out.Owner = *shown
+	}
 	out.Atime, out.Atimensec = split(s.Atime)
 	out.Mtime, out.Mtimensec = split(s.Mtime)
 	out.Ctime, out.Ctimensec = split(s.Ctime)

@@ -76,6 +76,7 @@ func (t *tree) dirNode(p *node, name string, f found) *node {
 	n := &node{ino: f.ino, typ: unix.S_IFDIR, dir: &directory{parent: p, name: name, mount: f.mount, hidden: p.dir.hidden.below(name)}}
 	n.dir.last = f.st
 	n.setParts(f.parts...)
+	n.owner.Store(f.owner)
 	t.table.add(n, key{})
 	if p.dir.children == nil {
 		p.dir.children = make(map[string]*node)
@@ -109,6 +110,7 @@ func (t *tree) fileNode(p *node, name string, f found) (*node, error) {
 	if n == nil {
 		n = &node{ino: f.ino, typ: f.st.Type()}
 		n.level.Store(int32(f.level))
+		n.owner.Store(f.owner)
 		if f.level > 0 {
 			n.was = stampOf(f.st)
 		}

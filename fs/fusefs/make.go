@@ -143,7 +143,7 @@ func (t *tree) finish(d *sys.Dir, as string, want wanted, inherit inherit) (sys.
 		return s, err
 	}
 	mend := false
-	if t.owners && want.owner.Uid|want.owner.Gid != 0 {
+	if t.owners == layer.All && want.owner.Uid|want.owner.Gid != 0 {
 		gid := int(want.owner.Gid)
 		if inherit.group {
 			gid = -1

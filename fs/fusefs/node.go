@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"try/fs/sys"
@@ -39,6 +40,10 @@ type node struct {
 	dir   *directory
 	names []name
 
+	// owner is what is shown, nil for what the inode below has: a copy in the
+	// layer is the user's, whose ever the base's is. As long as the node is known,
+	// and wherever the copy is found at the path of what it is a copy of.
+	owner atomic.Pointer[fuse.Owner]
 	fresh atomic.Bool // made here, with no file capabilities so far
 
 	mu    sync.Mutex

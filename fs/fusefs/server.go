@@ -40,6 +40,11 @@ type Options struct {
 	// was that one of the layer was made for.
 	Merged func(rel string, st sys.Stat)
 
+	// OutsideIDs shows owner and group of a copy in the layer as they are in the
+	// base, though the copy is the user's. The mount is one that they mean the
+	// same to as outside (MountHost).
+	OutsideIDs bool
+
 	// OpenOwn, which may be nil, opens for reading what the O_PATH descriptor fd
 	// holds: a file of the base that its owner has closed to himself, and that
 	// a session changes.

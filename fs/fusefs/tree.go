@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"try/fs/layer"
@@ -29,7 +30,8 @@ type tree struct {
 
 	base    int          // the level of the base: the last
 	dev     uint64       // the base's device: inode numbers of others are marked
-	owners  layer.Owners // root: owners and groups are kept
+	owners  layer.Owners // what copies in the layer keep of the base's
+	me      fuse.Owner   // whose they are otherwise
 	umask   uint32       // of this process, which the kernel below applies
 	reads   func(rel string, st sys.Stat)
 	merged  func(rel string, st sys.Stat)
@@ -43,11 +45,12 @@ func openTree(root Root, o Options) (*tree, error) {
 		return nil, err
 	}
 	t := &tree{
-		fds: newFDs(most), base: len(root.Layers), owners: layer.Owners(sys.Root()), reads: o.Reads, merged: o.Merged, openOwn: o.OpenOwn,
+		fds: newFDs(most), base: len(root.Layers), owners: layer.OwnersOf(sys.Root(), o.OutsideIDs), me: fuse.Owner{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}, reads: o.Reads, merged: o.Merged, openOwn: o.OpenOwn,
 		table: table{byID: make(map[uint64]*node), byKey: make(map[key]*node)},
 	}
 	top := &node{typ: unix.S_IFDIR, dir: &directory{hidden: hide(root.Base, o.Hidden)}}
 	var parts []*part
+	var base sys.Stat
 	for level, path := range append(append([]string{}, root.Layers...), root.Base) {
 		d, err := sys.OpenDir(path)
 		if err != nil {
@@ -63,9 +66,10 @@ func openTree(root Root, o Options) (*tree, error) {
 		p := &part{level: level, key: keyOf(s), mnt: s.MntID}
 		t.fds.put(&p.slot, &held{dir: d}) // in use for good: never closed for want of room
 		parts = append(parts, p)
-		top.ino, t.dev = s.Ino, s.Dev
+		top.ino, t.dev, base = s.Ino, s.Dev, s
 	}
 	top.setParts(parts...)
+	top.owner.Store(t.ownerOf(base))
 	t.root = t.table.add(top, key{})
 	if t.umask, err = umask(); err != nil {
 		t.close()
@@ -196,7 +200,8 @@ type found struct {
 	level int
 	st    sys.Stat
 	ino   uint64
-	parts []*part // of a directory
+	owner *fuse.Owner // as it is shown, if that is not st's
+	parts []*part     // of a directory
 	mount bool
 }
 
@@ -263,6 +268,9 @@ func (t *tree) add1(f *found, d *sys.Dir, name string, in *part) (more bool, err
 		f.level, f.st = in.level, s
 	}
 	f.ino = t.inoOf(s)
+	if above && in.level == t.base {
+		f.owner = t.ownerOf(s)
+	}
 	f.parts = append(f.parts, &part{level: in.level, key: keyOf(s), mnt: in.mnt})
 	if in.level == t.base {
 		return false, nil
@@ -280,7 +288,7 @@ func (t *tree) inoOf(s sys.Stat) uint64 {
 	return s.Ino | 1<<62
 }
 
-// origin gives a copied-up entry the number that it had in the base, which is
+// origin gives a copied-up entry the number, and the owner, that it had in the base, which is
 // at the same path unless it was renamed.
 func (t *tree) origin(f *found, p *node, d *sys.Dir, name string) error {
 	in := p.part(t.base)
@@ -305,8 +313,16 @@ func (t *tree) origin(f *found, p *node, d *sys.Dir, name string) error {
 	if e, err := layer.Look(d, name, f.st); err != nil || !e.CopiedUp {
 		return err
 	}
-	f.ino = t.inoOf(s)
+	f.ino, f.owner = t.inoOf(s), t.ownerOf(s)
 	return nil
+}
+
+// ownerOf is what is shown as the owner of a copy of s, nil for its own.
+func (t *tree) ownerOf(s sys.Stat) *fuse.Owner {
+	if t.owners != layer.Groups || s.UID == t.me.Uid && s.GID == t.me.Gid {
+		return nil
+	}
+	return &fuse.Owner{Uid: s.UID, Gid: s.GID}
 }
 
 // below says whether name is to be seen on a level of p under the layer: then

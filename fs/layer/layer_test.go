@@ -239,14 +239,14 @@ func TestPrepare(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Chmod(dir+"/base/a", 0o755); os.Chmod(dir+"/layer/a", 0o755) })
 
-	root, err := Prepare(store, "layer", base, Owners(os.Getuid() == 0))
+	root, err := Prepare(store, "layer", base, OwnersOf(os.Getuid() == 0, false))
 	check(t, err)
 	made := map[string]sys.Stat{"": root}
 	upper := openDir(t, dir+"/layer")
 	if os.Getuid() == 0 { // 0555 stands in a user's way: a session would not ask for it
-		check(t, PrepareBelow(upper, base, "a/b", true, made))
+		check(t, PrepareBelow(upper, base, "a/b", All, made))
 	} else {
-		check(t, PrepareBelow(upper, base, "a", false, made))
+		check(t, PrepareBelow(upper, base, "a", Own, made))
 	}
 	for path, s := range made {
 		d, from := openDir(t, dir+"/layer/"+path), openDir(t, dir+"/base/"+path)
@@ -263,10 +263,10 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%q: attributes %q", path, attrs)
 		}
 	}
-	if err := PrepareBelow(upper, base, "a", false, map[string]sys.Stat{}); err != nil {
+	if err := PrepareBelow(upper, base, "a", Own, map[string]sys.Stat{}); err != nil {
 		t.Errorf("PrepareBelow of what is there: %v", err)
 	}
-	if _, err := Prepare(store, "layer", base, false); !errors.Is(err, unix.EEXIST) {
+	if _, err := Prepare(store, "layer", base, Own); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("Prepare twice = %v, want EEXIST", err)
 	}
 }

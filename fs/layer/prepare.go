@@ -3,6 +3,7 @@ package layer
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -10,9 +11,43 @@ import (
 	"try/fs/sys"
 )
 
-// Owners says whether owner and group are to be as in the base, which only
-// root can have.
-type Owners bool
+// Owners says how far owner and group are to be as in the base.
+type Owners uint8
+
+const (
+	Own    Owners = iota // the user's, and his first group
+	Groups               // his, and the group of the base's if he may give it
+	All                  // the base's: only root can have that
+)
+
+// OwnersOf is what a root of the branch has: all as it is for root, and groups
+// where those of the base are outside what they are in a session.
+func OwnersOf(root, outside bool) Owners {
+	switch {
+	case root:
+		return All
+	case outside:
+		return Groups
+	}
+	return Own
+}
+
+// Give makes name in d, an entry of a layer that a copy of s is to be, as much
+// s's as o says. It comes before the mode, which a change of group can alter.
+func (o Owners) Give(d *sys.Dir, name string, s sys.Stat) error {
+	switch o {
+	case All:
+		return d.Chown(name, int(s.UID), int(s.GID))
+	case Groups:
+		if int(s.GID) == os.Getegid() {
+			return nil
+		}
+		if err := d.Chown(name, -1, int(s.GID)); !errors.Is(err, unix.EPERM) { // not one of his
+			return err
+		}
+	}
+	return nil
+}
 
 // Prepare makes the directory name in parent as overlayfs would copy up base:
 // with its mode, times and attributes. The root of a layer is made so, since a
@@ -58,10 +93,8 @@ func Dress(d, base *sys.Dir, owners Owners) (sys.Stat, error) {
 			return sys.Stat{}, err
 		}
 	}
-	if owners {
-		if err := d.Chown("", int(s.UID), int(s.GID)); err != nil {
-			return sys.Stat{}, err
-		}
+	if err := owners.Give(d, "", s); err != nil {
+		return sys.Stat{}, err
 	}
 	// Mode after the ACL and the owner, which both may change it; times last.
 	if err := errors.Join(d.Chmod("", s.Perm()), d.SetTimes("", s.Atime, s.Mtime)); err != nil {

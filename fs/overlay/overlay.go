@@ -116,6 +116,10 @@ func (Overlay) Holds(dir string) error {
 	return nil
 }
 
+// OutsideIDs is false: the kernel refuses to change what has an id that is not
+// mapped (FACTS B6).
+func (Overlay) OutsideIDs() bool { return false }
+
 // Mount puts the layer on top of the root itself. The flags of the mount below
 // are handed on, since an overlay mount starts without any (B30).
 func (Overlay) Mount(root, layer, work string, below sys.Mount) engine.Mount {

@@ -1,0 +1,179 @@
+package branch
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/sys"
+)
+
+// MountPoints are empty directories, in a store, to mount on in the namespace
+// of the supervisor.
+type MountPoints struct {
+	Paths []string
+
+	holder *sys.Dir
+	parent *sys.Dir // of holder, if that is nobody else's; else nil
+	id     string
+}
+
+// Where a mount is in nobody's way: below a root, where the home store may lie,
+// it would keep the kernel's overlay from every session that starts meanwhile
+// (FACTS B4).
+const sharedMemory = "/dev/shm"
+
+func pointName(i int) string { return "m" + strconv.Itoa(i) }
+
+// MountPoints makes count mount points for b, in the user's runtime directory,
+// in shared memory, or beside the layers, whichever is to be had first.
+func (b *Branch) MountPoints(count int, mounts []sys.Mount, runtime string) (*MountPoints, error) {
+	m := &MountPoints{id: b.ID}
+	err := holding(b.store.dir, lockName, func() error {
+		p, err := b.store.pointPlace(mounts, runtime)
+		if err != nil {
+			return err
+		}
+		if p == nil {
+			m.holder, err = b.dir.Sub("")
+			return err
+		}
+		if err := p.dir.Mkdir(b.ID, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		if m.parent, err = p.dir.Sub(""); err != nil {
+			return err
+		}
+		m.holder, err = p.dir.Sub(b.ID)
+		return err
+	})
+	for i := 0; i < count && err == nil; i++ {
+		if err = m.holder.Mkdir(pointName(i), 0o700); err == nil {
+			m.Paths = append(m.Paths, filepath.Join(m.holder.Name(), pointName(i)))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.Remove())
+	}
+	return m, nil
+}
+
+// pointPlace finds or makes the store for mount points; nil: there is none but
+// the home store.
+func (s *Store) pointPlace(mounts []sys.Mount, runtime string) (*place, error) {
+	t := &site{store: s, mounts: mounts}
+	var dirs []string
+	for _, dir := range []string{runtime, sharedMemory} {
+		if real, err := filepath.EvalSymlinks(dir); err == nil && filepath.IsAbs(real) {
+			dirs = append(dirs, real)
+		}
+	}
+	p, err := t.known(func(p *place) bool { return slices.Contains(dirs, filepath.Dir(p.dir.Name())) })
+	for i := 0; i < len(dirs) && p == nil && err == nil; i++ {
+		p, err = t.makeIn(dirs[i], func(sys.Stat) bool { return true })
+	}
+	return p, err
+}
+
+// Remove removes the mount points, on which nothing is mounted here any more.
+// With a directory go the mounts that other namespaces have on it, which took
+// copies of ours while it was there (rmdir(2), __detach_mounts): but for the
+// session's own, which lies elsewhere, nobody keeps any.
+func (m *MountPoints) Remove() error {
+	var errs []error
+	for i := range m.Paths {
+		errs = append(errs, m.holder.Rmdir(pointName(i)))
+	}
+	if m.parent != nil && m.holder != nil {
+		// Layers of the branch may lie there too.
+		if err := m.parent.Rmdir(m.id); !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, err)
+		}
+	}
+	for _, d := range []*sys.Dir{m.holder, m.parent} {
+		if d != nil {
+			errs = append(errs, d.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Abandoned has unmount called for each mount of the type fstype, in mounts, on
+// a mount point of a branch that nobody holds: its supervisor was killed.
+// Nothing else is a mount point of ours but what lies, by that name, in a store
+// that the home store knows and that is still the same directory. unmounted
+// says whether there was one.
+func (s *Store) Abandoned(mounts []sys.Mount, fstype string, unmount func(path string) error) (unmounted bool, err error) {
+	var errs []error
+	for _, m := range mounts {
+		if m.FSType != fstype {
+			continue
+		}
+		holder, point := filepath.Split(m.Target)
+		store, id := filepath.Split(filepath.Clean(holder))
+		number, isPoint := strings.CutPrefix(point, "m")
+		if _, err := strconv.Atoi(number); err != nil || !isPoint || !isID(id) || !s.isPointPlace(filepath.Clean(store)) {
+			continue
+		}
+		err := s.ifNobodyHolds(id, func() error {
+			err := unmount(m.Target)
+			if err == nil {
+				unmounted = true
+				err = unix.Rmdir(m.Target)
+			}
+			return err
+		})
+		if err == nil && !s.isHomePart(filepath.Clean(store)) {
+			// As above; a layer's directory is not empty.
+			_ = unix.Rmdir(filepath.Clean(holder))
+		}
+		errs = append(errs, err)
+	}
+	return unmounted, errors.Join(errs...)
+}
+
+// isHomePart says whether path is where branches lie in the home store.
+func (s *Store) isHomePart(path string) bool {
+	return path == s.branches.Name() || path == s.spare.Name() || path == s.trash.Name()
+}
+
+func (s *Store) isPointPlace(path string) bool {
+	if s.isHomePart(path) {
+		return true
+	}
+	id, further := strings.CutPrefix(filepath.Base(path), storePrefix)
+	if !further || !isID(id) {
+		return false
+	}
+	p, err := s.openFurther(id)
+	return err == nil && p.dir.Name() == path
+}
+
+// ifNobodyHolds calls f with the lock of the branch id, if there is such a
+// branch, and not at all if somebody has that.
+func (s *Store) ifNobodyHolds(id string, f func() error) error {
+	for _, in := range []*sys.Dir{s.spare, s.branches} {
+		dir, err := in.Sub(id)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		l, err := existingLock(dir, lockName)
+		if err := errors.Join(err, dir.Close()); err != nil {
+			return err
+		}
+		defer l.release()
+		if err := l.try(); errors.Is(err, ErrLocked) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return f()
+}

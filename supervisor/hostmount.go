@@ -1,0 +1,129 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/branch"
+	"try/fs/engine"
+	"try/fs/fusefs"
+)
+
+// A root whose engine wants it is mounted by this process's user in this
+// process's mount namespace, served, inherited by init, which binds it over the
+// root, and then unmounted here: the session's is the only one that is left.
+// Who is killed between the two leaves a mount that nobody answers for; the next
+// try takes it away (unmountDead).
+
+// hostMounts are the mounts of a session in the namespace of this process.
+type hostMounts struct {
+	points  *branch.MountPoints
+	mounted []string
+	gone    chan error // what became of unmounting them
+}
+
+// mountPoints makes room for the roots that are to be mounted here.
+func (s *session) mountPoints() error {
+	count := 0
+	for i := range s.b.Roots {
+		if s.b.Roots[i].Engine.OutsideIDs() {
+			count++
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	points, err := s.b.MountPoints(count, s.set.mounts, os.Getenv("XDG_RUNTIME_DIR"))
+	if err != nil {
+		return fmt.Errorf("make mount points: %w", err)
+	}
+	s.host = &hostMounts{points: points}
+	return nil
+}
+
+// mountHere mounts m in this namespace and serves it. The path is "" if the
+// helper refuses: then init mounts it, which is less if there is something
+// foreign.
+func (s *session) mountHere(m engine.Mount, foreign string, hidden []string) (path string, err error) {
+	path = s.host.points.Paths[len(s.host.mounted)]
+	dev, err := fusefs.MountHost(path)
+	if err != nil {
+		if foreign != "" {
+			s.warn(fmt.Sprintf("%s, and cannot be written: %v", foreign, err))
+		}
+		return "", nil
+	}
+	s.host.mounted = append(s.host.mounted, path)
+	return path, s.serve(m, dev, hidden)
+}
+
+// leaveHost unmounts here what init has taken over, behind the run.
+func (s *session) leaveHost() {
+	if s.host == nil {
+		return
+	}
+	s.host.gone = make(chan error, 1)
+	go func() { s.host.gone <- s.host.unmount() }()
+}
+
+func (h *hostMounts) unmount() error {
+	var errs []error
+	for _, path := range h.mounted {
+		errs = append(errs, fusefs.UnmountHost(path))
+	}
+	return errors.Join(append(errs, h.points.Remove())...)
+}
+
+// hostLeft waits until nothing of the session is mounted here. Before that its
+// end would not be the mounts', and what the kernel has not written yet of
+// their files would be lost.
+func (s *session) hostLeft() error {
+	if s.host == nil {
+		return nil
+	}
+	if s.host.gone == nil {
+		s.leaveHost()
+	}
+	err := <-s.host.gone
+	s.host = nil
+	if err != nil {
+		return fmt.Errorf("take the session's mounts away outside: %w", err)
+	}
+	return nil
+}
+
+// unmountDead takes away what sessions have left here whose supervisor was
+// killed, and says whether there was anything.
+func (h *Home) unmountDead() (bool, error) {
+	return h.store.Abandoned(h.mounts, fusefs.HostType, func(path string) error {
+		if err := answersNot(path); err != nil {
+			return fmt.Errorf("unmount what a killed try has left at %s: %w", path, err)
+		}
+		return fusefs.UnmountHost(path)
+	})
+}
+
+// answersNot proves that nobody answers for the FUSE mount at path.
+func answersNot(path string) error {
+	answer := make(chan error, 1)
+	go func() {
+		var st unix.Statfs_t
+		answer <- unix.Statfs(path, &st)
+	}()
+	select {
+	case err := <-answer:
+		if errors.Is(err, unix.ENOTCONN) {
+			return nil
+		}
+		if err == nil {
+			err = unix.EBUSY
+		}
+		return err
+	case <-time.After(time.Second):
+		return unix.ETIMEDOUT
+	}
+}

@@ -1,0 +1,280 @@
+package supervisor_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"try/fs/fusefs"
+)
+
+// account is an ordinary user that has an entry in the user database on every
+// system, without which fusermount3 serves nobody; team is a group of his.
+const (
+	account = 1 // daemon
+	team    = 4321
+)
+
+// newTeam makes a rig of an ordinary user in a group, with what is others' in
+// the project: another's file that all may write, another's sticky directory, a
+// file and a directory of the group, one's own file of a group of another's.
+func newTeam(t *testing.T) *rig {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files to others")
+	}
+	r := newRig(t)
+	r.become(account)
+	r.groups = []uint32{team}
+	r.needFuse()
+	if _, err := fusefs.Helper(); err != nil {
+		if os.Getenv("TRY_TEST_FUSE") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	run := filepath.Join(r.dir, "run") // where mount points are made
+	r.must(errors.Join(os.Mkdir(run, 0o700), os.Chown(run, account, account)))
+	r.env = append(r.env, "XDG_RUNTIME_DIR="+run)
+	r.asRoot(fmt.Sprintf(`
+		umask 0; echo theirs > all; mkdir -m 1777 sticky; echo theirs > sticky/theirs
+		mkdir team; chgrp %[1]d team; chmod 2775 team; echo theirs > team/f; chmod 664 team/f
+		echo mine > mine; chown %[2]d:%[1]d mine; chmod 664 mine; echo no > locked; chmod 644 locked`, team, account))
+	t.Cleanup(func() {
+		if left := r.hostMounts(); len(left) > 0 {
+			t.Errorf("mounts are left: %q", left)
+			for _, path := range left {
+				_ = fusefs.UnmountHost(path)
+			}
+		}
+		if entries, err := os.ReadDir(run); err != nil || len(entries) > 0 {
+			t.Errorf("the runtime directory holds %v, %v", entries, err)
+		}
+	})
+	return r
+}
+
+func (r *rig) asRoot(script string) {
+	r.t.Helper()
+	cmd := exec.Command("/bin/sh", "-euc", script)
+	cmd.Dir = r.proj
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.t.Fatalf("%q: %v: %s", script, err, out)
+	}
+}
+
+// hostMounts are the FUSE mounts of the rig in this namespace.
+func (r *rig) hostMounts() []string {
+	r.t.Helper()
+	text, err := os.ReadFile("/proc/self/mounts")
+	r.must(err)
+	var list []string
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if f[2] == fusefs.HostType && strings.HasPrefix(f[1], r.dir+"/") {
+			list = append(list, f[1])
+		}
+	}
+	return list
+}
+
+// asOutside is a script that does what ids decide on, and prints how it ended.
+const asOutside = `
+	try() { if sh -c "$1" 2>/dev/null; then echo "yes: $1"; else echo "no: $1"; fi; }
+	try "echo more >> all"; try "chmod 600 all"; try "chgrp $(id -g) all"; try "echo more >> locked"
+	try "echo x > sticky/new"; try "rm sticky/theirs"; try "mv sticky/theirs sticky/x"; try "chmod 755 sticky"
+	try "echo more >> team/f"; try "chmod 600 team/f"; try "echo x > team/new; mkdir team/d"; try "mv team/f team/g"
+	try "echo more >> mine"; try "chmod 640 mine"; try "touch -d 2001-01-01 mine"; try "touch -d 2001-01-01 all"
+	try "rm locked"; try "rmdir team"; try "ln mine team/link"; try "test -w all"; try "test -w locked"; try "test -O all"`
+
+// TestHostMountIDs: behind a mount of the first namespace each call is allowed
+// or refused as outside, and a commit keeps modes, groups, and the owners of
+// what was not written in place.
+func TestHostMountIDs(t *testing.T) {
+	native := newTeam(t)
+	want := native.finish(native.command("/bin/sh", "-euc", asOutside)).want(0).stdout
+	owned := native.owners()
+	if strings.Count(want, "yes: ") < 10 || strings.Count(want, "no: ") < 5 {
+		t.Fatalf("outside:\n%s", want)
+	}
+	for name, flags := range map[string][]string{
+		"auto": {"-y"}, "fuse": {"-y", "--engine", "fuse"}, "serializable": {"-y", "--serializable"}, "kept": {"--keep", "-b", "mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTeam(t)
+			o := r.sh(append(flags, asOutside)...).want(0)
+			if o.stdout != want {
+				t.Errorf("inside:\n%s\noutside:\n%s", o.stdout, want)
+			}
+			o.says("proj/all", "with a commit it becomes yours")
+			if name == "kept" {
+				if got := r.owners(); got == owned {
+					t.Errorf("before the commit the project is\n%s", got)
+				}
+				r.try("commit", "mine").want(0)
+			}
+			// What was written in place and is another's is the user's now: all,
+			// and team/f, by now team/g, whose group stays.
+			as := strings.NewReplacer("all 666 0:0", fmt.Sprintf("all 666 %[1]d:%[1]d", account),
+				fmt.Sprintf("team/g 664 0:%d", team), fmt.Sprintf("team/g 664 %d:%d", account, team))
+			if got := r.owners(); got != as.Replace(owned) {
+				t.Errorf("committed:\n%s\nwant\n%s", got, as.Replace(owned))
+			}
+			if name != "serializable" { // the record keeps what was read
+				r.clean()
+			}
+		})
+	}
+}
+
+// owners lists the project with modes and owners.
+func (r *rig) owners() string {
+	r.t.Helper()
+	var b strings.Builder
+	r.must(filepath.WalkDir(r.proj, func(path string, _ fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		err = errors.Join(err, unix.Lstat(path, &st))
+		rel, _ := filepath.Rel(r.proj, path)
+		fmt.Fprintf(&b, "%s %o %d:%d\n", rel, st.Mode&0o7777, st.Uid, st.Gid)
+		return err
+	}))
+	return b.String()
+}
+
+// TestHostMountAborted: nothing comes of it, with one session or several.
+func TestHostMountAborted(t *testing.T) {
+	r := newTeam(t)
+	before := r.project()
+	r.sh("--abort", "echo more >> all; echo more >> team/f; grep -q '"+fusefs.HostType+"' /proc/self/mounts").want(0)
+	r.same(before)
+	r.try("--race", "-n", "3", "--", "/bin/sh", "-euc", "echo $TRY_INDEX >> team/f; echo x > team/new; exit 1").want(1)
+	r.same(before)
+	r.clean()
+	r.try("--race", "-n", "3", "--", "/bin/sh", "-euc", "test $TRY_INDEX = 2; echo $TRY_INDEX >> team/f").want(0)
+	r.wantFile("team/f", "theirs\n2\n")
+}
+
+// TestHostMountHidden: the mount shows in the session at its root alone; a
+// session of the kernel's overlay that starts meanwhile is not disturbed.
+func TestHostMountHidden(t *testing.T) {
+	r := newTeam(t)
+	r.sh("--abort", `test -z "$(ls -A "$XDG_RUNTIME_DIR"/.try-*)"; ! find "$XDG_RUNTIME_DIR" -name m0 | grep .`).want(0)
+	killed := r.stall()
+	o := r.sh("--engine", "overlay", "--root", r.home, "--root", r.proj, "-y", "--json", "echo x > beside").want(0)
+	if !strings.Contains(o.stdout, `"engine":"overlay"`) {
+		t.Errorf("the document does not name the engine: %s", o.stdout)
+	}
+	if left := r.hostMounts(); len(left) != 1 {
+		t.Errorf("another run left of the mount of a live one %q", left)
+	}
+	killed()
+	r.try("abort", "mine").want(0)
+	r.clean()
+}
+
+// stall starts a session that waits, mounted here and not yet taken over, and
+// returns what kills its supervisor.
+func (r *rig) stall() (kill func()) {
+	r.t.Helper()
+	in, out, err := os.Pipe()
+	r.must(err)
+	defer out.Close()
+	r.t.Cleanup(func() { in.Close() })
+	// Full: the event that comes between the two will not go in.
+	fd := int(out.Fd())
+	r.must(unix.SetNonblock(fd, true))
+	for err == nil {
+		_, err = unix.Write(fd, make([]byte, 4096))
+	}
+	r.must(unix.SetNonblock(fd, false))
+	// Not os.Open: the runtime's own poll would take the news.
+	mounts, err := unix.Open("/proc/self/mounts", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	r.must(err)
+	defer unix.Close(mounts)
+	cmd := r.program("--keep", "-b", "mine", "--status-fd", "3", "--", "true")
+	cmd.ExtraFiles = []*os.File{out}
+	before := len(r.hostMounts())
+	p := r.begin(cmd)
+	for len(r.hostMounts()) == before {
+		// The kernel tells of each change (proc_pid_mounts(5)).
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(mounts), Events: unix.POLLPRI}}, 10_000)
+		if err != nil && !errors.Is(err, unix.EINTR) || n == 0 && err == nil {
+			r.t.Fatalf("no mount in ten seconds: %v; %s", err, p.err.String())
+		}
+	}
+	return func() {
+		r.t.Helper()
+		r.must(p.cmd.Process.Kill())
+		p.wait().want(137)
+	}
+}
+
+// TestHostMountKilled: the mount that a killed supervisor leaves is taken away
+// by the next run, whatever that is; one that merely looks like it stays.
+func TestHostMountKilled(t *testing.T) {
+	r := newTeam(t)
+	alike := filepath.Join(r.dir, "run", strings.Repeat("0", 32))
+	r.must(os.MkdirAll(alike+"/m0", 0o755))
+	dev, err := fusefs.MountHost(alike + "/m0")
+	r.must(err)
+	r.must(dev.Close())
+	r.stall()()
+	left := r.hostMounts()
+	if len(left) != 2 || left[0] != alike+"/m0" {
+		t.Fatalf("mounted are %q", left)
+	}
+	r.finish(r.command("stat", "-f", left[1])).want(1).says("Transport endpoint is not connected")
+	if got := r.branches()["mine"]; got != "interrupted" {
+		t.Errorf("branch mine is %q", got)
+	}
+	if left := r.hostMounts(); len(left) != 1 || left[0] != alike+"/m0" {
+		t.Errorf("mounted are %q, want the one that is not a store's", left)
+	}
+	r.must(fusefs.UnmountHost(alike + "/m0"))
+	r.must(errors.Join(os.Remove(alike+"/m0"), os.Remove(alike)))
+	r.try("abort", "mine").want(0)
+	r.clean()
+}
+
+// TestHostMountRefused: where nobody mounts for the user, it is said why, and
+// the session is what it was without.
+func TestHostMountRefused(t *testing.T) {
+	const script = "echo x > new; ! (echo x >> all) 2>/dev/null"
+	t.Run("not installed", func(t *testing.T) {
+		r := newTeam(t)
+		cmd := r.shell("-y", script)
+		cmd.Env = append(cmd.Env, "PATH=/nowhere")
+		r.finish(cmd).want(0).says("another's or of another group", "fusermount3 is not installed")
+		r.wantFile("new", "x\n")
+		r.wantFile("all", "theirs\n")
+	})
+	t.Run("no new privileges", func(t *testing.T) {
+		r := newTeam(t)
+		r.finish(r.command("setpriv", "--no-new-privs", binary, "-y", "--", "/bin/sh", "-euc", script)).want(0).says("no_new_privs")
+		r.wantFile("new", "x\n")
+	})
+	t.Run("refuses", func(t *testing.T) {
+		r := newTeam(t)
+		r.asRoot(fmt.Sprintf("chown -R %[1]d:%[1]d ../home ../run; chown %[1]d:%[1]d . ..", stranger))
+		r.uid = stranger
+		r.sh("-y", "--engine", "fuse", script).want(0).says("could not determine username")
+		r.wantFile("new", "x\n")
+	})
+}
+
+// TestHostMountBelow: a mount below the root is captured in a layer of its own.
+func TestHostMountBelow(t *testing.T) {
+	r := newTeam(t)
+	r.asRoot("mkdir -m 1777 own")
+	r.inPrivate(r.at("own")+" mode=1777,size=1m", `
+		"$TRY" -y -- sh -euc 'echo more >> all; echo x > own/f; test "$(grep -c '"'"'`+fusefs.HostType+` try rw,user_id'"'"' /proc/self/mountinfo)" -ge 2'
+		test "$(cat own/f)" = x; test "$(cat all)" = "theirs
+more"; ! grep "`+r.dir+`/.* `+fusefs.HostType+` " /proc/self/mounts`).want(0)
+}
