@@ -11,6 +11,7 @@ import (
 	"try/fs/branch"
 	"try/fs/engine"
 	"try/fs/fusefs"
+	"try/fs/sys"
 )
 
 // A root whose engine wants it is mounted by this process's user in this
@@ -48,17 +49,37 @@ func (s *session) mountPoints() error {
 // mountHere mounts m in this namespace and serves it. The path is "" if the
 // helper refuses: then init mounts it, which is less if there is something
 // foreign.
-func (s *session) mountHere(m engine.Mount, foreign string, hidden []string) (path string, err error) {
+func (s *session) mountHere(m engine.Mount, foreign string, made map[string]sys.Stat, hidden []string) (path string, err error) {
 	path = s.host.points.Paths[len(s.host.mounted)]
 	dev, err := fusefs.MountHost(path)
 	if err != nil {
 		if foreign != "" {
 			s.warn(fmt.Sprintf("%s, and cannot be written: %v", foreign, err))
 		}
-		return "", nil
+		return "", ownGroup(m.Upper, made)
 	}
 	s.host.mounted = append(s.host.mounted, path)
 	return path, s.serve(m, dev, hidden)
+}
+
+// ownGroup gives the directories that were made in a layer beforehand the
+// group that a session maps: in one of another nothing could be made.
+func ownGroup(layer string, made map[string]sys.Stat) error {
+	d, err := sys.OpenDir(layer)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for rel := range made {
+		sub, err := d.Sub(rel)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(sub.Chown("", -1, os.Getegid()), sub.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // leaveHost unmounts here what init has taken over, behind the run.

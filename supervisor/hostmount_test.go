@@ -262,7 +262,7 @@ func TestHostMountRefused(t *testing.T) {
 	})
 	t.Run("refuses", func(t *testing.T) {
 		r := newTeam(t)
-		r.asRoot(fmt.Sprintf("chown -R %[1]d:%[1]d ../home ../run; chown %[1]d:%[1]d . ..", stranger))
+		r.asRoot(fmt.Sprintf("chown -R %[1]d:%[1]d ../home ../run; chown %[1]d:%[2]d .; chmod 2775 .; chown %[1]d:%[1]d ..", stranger, team))
 		r.uid = stranger
 		r.sh("-y", "--engine", "fuse", script).want(0).says("could not determine username")
 		r.wantFile("new", "x\n")
