@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -147,4 +148,29 @@ func answersNot(path string) error {
 	case <-time.After(time.Second):
 		return unix.ETIMEDOUT
 	}
+}
+
+// ProbeHostMount mounts as a session whose files have the ids of outside does,
+// and says why that cannot be.
+func (h *Home) ProbeHostMount() error {
+	if _, err := fusefs.Helper(); errors.Is(err, exec.ErrNotFound) {
+		return withHint(err, "sudo apt install fuse3")
+	} else if err != nil {
+		return err
+	}
+	b, err := h.store.Create(branch.CreateOptions{Mounts: h.mounts})
+	if err != nil {
+		return err
+	}
+	points, err := b.MountPoints(1, h.mounts, os.Getenv("XDG_RUNTIME_DIR"))
+	if err != nil {
+		return errors.Join(err, b.Discard())
+	}
+	host := &hostMounts{points: points}
+	dev, err := fusefs.MountHost(points.Paths[0])
+	if err == nil {
+		host.mounted = points.Paths
+		err = dev.Close()
+	}
+	return errors.Join(err, host.unmount(), b.Discard())
 }

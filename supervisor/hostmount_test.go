@@ -254,6 +254,18 @@ func TestHostMountRefused(t *testing.T) {
 		r.finish(cmd).want(0).says("another's or of another group", "fusermount3 is not installed")
 		r.wantFile("new", "x\n")
 		r.wantFile("all", "theirs\n")
+		cmd = r.program("doctor")
+		cmd.Env = append(cmd.Env, "PATH=/nowhere")
+		if o := r.finish(cmd).want(0); !strings.Contains(o.stdout, "limited  fusermount3") || !strings.Contains(o.stdout, "fix: sudo apt install fuse3\n") {
+			t.Errorf("doctor says\n%s", o.stdout)
+		}
+	})
+	t.Run("not refused", func(t *testing.T) {
+		r := newTeam(t)
+		if o := r.try("doctor").want(0); !strings.Contains(o.stdout, "ok       fusermount3") {
+			t.Errorf("doctor says\n%s", o.stdout)
+		}
+		r.clean()
 	})
 	t.Run("no new privileges", func(t *testing.T) {
 		r := newTeam(t)

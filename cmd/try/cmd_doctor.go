@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
+	"try/fs/sys"
 	"try/ns"
 	"try/supervisor"
 	"try/supervisor/printable"
@@ -43,9 +45,9 @@ const (
 
 // Run prints every finding, then whether a session works.
 func (*doctorCmd) Run(p *program) error {
-	session := trySession()
-	store, layers := probeStore()
-	for _, f := range append(probeSystem(layers), store) {
+	store, hostMount, layers := probeStore()
+	session := trySession() // which tidies up behind the probes, too
+	for _, f := range slices.Concat(probeSystem(layers), hostMount, []finding{store}) {
 		f.print(p)
 	}
 	session.print(p)
@@ -135,21 +137,37 @@ func trySession() finding {
 }
 
 // probeStore opens the home store, which must be ours alone, and says where a
-// layer can be tried out.
-func probeStore() (f finding, layers string) {
+// layer can be tried out. An ordinary user's is asked for more: whether a FUSE
+// mount can be made outside of the session.
+func probeStore() (f finding, hostMount []finding, layers string) {
 	f = finding{name: "store", state: fine}
 	layers = os.TempDir()
 	home, err := supervisor.OpenHome()
 	if err == nil {
 		layers = home.Store()
 		f.found = shortHome(layers)
+		if !sys.Root() {
+			hostMount = append(hostMount, probeHostMount(home))
+		}
 		err = home.Close()
 	}
 	if err != nil {
 		f.state, f.found, f.fix = missing, err.Error(), supervisor.Hint(err)
 		f.meaning = "branches, journals and layers have no place"
 	}
-	return f, layers
+	return f, hostMount, layers
+}
+
+// probeHostMount asks for the second way to mount FUSE. Root's sessions map all
+// ids and need none.
+func probeHostMount(home *supervisor.Home) finding {
+	f := finding{name: "fusermount3", state: fine, found: "mounts outside: files of others and of all your groups are as outside behind fuse"}
+	if err := home.ProbeHostMount(); err != nil {
+		f.state, f.found = limited, err.Error()
+		f.meaning = "files of others, and yours of another group than the first, cannot be written in a branch"
+		f.fix = supervisor.Hint(err)
+	}
+	return f
 }
 
 // observer is a [supervisor.UI] that only listens.

@@ -51,7 +51,7 @@ func (f Fuse) Probe(root string, mounts []sys.Mount) error {
 		return nil
 	}
 	if _, err := Helper(); err != nil {
-		return &engine.Refusal{Root: root, Why: "cannot be written: " + err.Error(), Help: "install fuse3"}
+		return &engine.Refusal{Root: root, Why: "cannot be written: " + err.Error()}
 	}
 	return nil
 }

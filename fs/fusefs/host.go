@@ -21,7 +21,7 @@ func Helper() (string, error) {
 	const name = "fusermount3"
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%s is not installed", name)
+		return "", fmt.Errorf("%s is not installed: %w", name, exec.ErrNotFound)
 	}
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return "", err
@@ -101,7 +101,7 @@ func runHelper(files []*os.File, args ...string) error {
 		return nil
 	}
 	if err != nil && said.Len() > 0 {
-		return errors.New(strings.TrimSpace(strings.ReplaceAll(said.String(), "\n", "; ")))
+		return errors.New(strings.ReplaceAll(strings.TrimSpace(said.String()), "\n", "; "))
 	}
 	return err
 }
