@@ -281,6 +281,23 @@ func TestHostMountRefused(t *testing.T) {
 	})
 }
 
+// TestHostMountThenOverlay: what was made for a root of another group is used
+// again for one of one's own.
+func TestHostMountThenOverlay(t *testing.T) {
+	r := newTeam(t)
+	r.asRoot(fmt.Sprintf("chgrp %d .", team))
+	for range 2 { // the first makes the spare skeleton, the second gives it back
+		r.sh("--abort", "true").want(0)
+	}
+	r.asRoot(fmt.Sprintf("rm -r *; chgrp %d .", account))
+	o := r.sh("-y", "--json", "test -G .; echo x > new").want(0)
+	if want := map[bool]string{false: `"engine":"overlay"`, true: `"engine":"fuse"`}[onFuse()]; !strings.Contains(o.stdout, want) {
+		t.Errorf("the document does not name the engine: %s", o.stdout)
+	}
+	r.wantFile("new", "x\n")
+	r.clean()
+}
+
 // TestHostMountBelow: a mount below the root is captured in a layer of its own.
 func TestHostMountBelow(t *testing.T) {
 	r := newTeam(t)

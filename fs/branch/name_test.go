@@ -136,7 +136,7 @@ func TestEncodingIsJSON(t *testing.T) {
 	for _, v := range []any{&m, &r, &s} {
 		fill(reflect.ValueOf(v).Elem(), &n)
 	}
-	r.Below = sys.Mount{}
+	r.Below, r.Foreign = sys.Mount{}, ""
 	r.Path, r.Number, r.Store = "/"+r.Path, 7, newID()
 	r.Names = []string{"/\xff", ""}
 	r.Prepared = map[string]sys.Stat{"": s, "a\xff\"": {Ino: 5}}

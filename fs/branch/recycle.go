@@ -52,6 +52,20 @@ func (b *Branch) pristine() (bool, error) {
 	if err != nil || len(entries) != 2+2*spareLayers { // lock, meta
 		return false, err
 	}
+	// A killed session's mount points would be there as long as the skeleton.
+	further, err := b.store.entries()
+	if err != nil {
+		return false, err
+	}
+	for _, e := range further {
+		p, err := b.store.openFurther(e.ID)
+		if err != nil {
+			return false, nil //lint:allow error what cannot be opened is for the sweep to judge
+		}
+		if _, err := p.dir.Stat(b.ID); !errors.Is(err, unix.ENOENT) {
+			return false, err
+		}
+	}
 	for i := range b.Roots {
 		ok, err := blank(b.dir, upperName(i))
 		if err == nil && ok {

@@ -49,6 +49,16 @@ func (o Owners) Give(d *sys.Dir, name string, s sys.Stat) error {
 	return nil
 }
 
+// reset gives a directory that was made beforehand the user's first group,
+// which may have been another then; or it has that of a root that it was for.
+func (o Owners) reset(d *sys.Dir) error {
+	s, err := d.Stat("")
+	if err != nil || o == All || int(s.GID) == os.Getegid() {
+		return err
+	}
+	return d.Chown("", -1, os.Getegid())
+}
+
 // Prepare makes the directory name in parent as overlayfs would copy up base:
 // with its mode, times and attributes. The root of a layer is made so, since a
 // session sees the root's own mode and times as those of the layer; and a
@@ -93,7 +103,7 @@ func Dress(d, base *sys.Dir, owners Owners) (sys.Stat, error) {
 			return sys.Stat{}, err
 		}
 	}
-	if err := owners.Give(d, "", s); err != nil {
+	if err := errors.Join(owners.reset(d), owners.Give(d, "", s)); err != nil {
 		return sys.Stat{}, err
 	}
 	// Mode after the ACL and the owner, which both may change it; times last.
