@@ -44,6 +44,9 @@
 //	any      → failed     index of the operation, errno
 //	program  → exec       errno of the execve
 //
+// A FUSE mount with a Source was made and is served outside before the fork;
+// init only binds it, and the caller unmounts it there after Start.
+//
 // A program tells init nothing: the socket closes with its exec.
 //
 // # Invariants

@@ -33,6 +33,18 @@
 // never touches them: a process that waits for itself hangs. It reaches the
 // base by the mounts of the host.
 //
+// An ordinary user's session maps one id and one group. A root with files of
+// others therefore has its mount made in the supervisor's own namespaces, by
+// fusermount3, where all ids mean what they mean outside (hostmount.go). It is
+// on a mount point in a store; init inherits it and binds it over the root;
+// then it is unmounted outside and its mount point removed, with which go the
+// copies of all others that were made meanwhile, so that the session's end is
+// the mount's. We also tried to leave it mounted outside: it keeps the kernel's
+// overlay from sessions that start meanwhile, and stays when we are killed.
+// Without user namespaces there is no session at all: what lies at a private
+// mount point only would not keep CMD from the base, and nothing would end what
+// CMD leaves.
+//
 // # Lock order
 //
 // store, group, branch, trash (package branch). The supervisor holds the

@@ -97,7 +97,11 @@ func (h *hostMounts) unmount() error {
 	for _, path := range h.mounted {
 		errs = append(errs, fusefs.UnmountHost(path))
 	}
-	return errors.Join(append(errs, h.points.Remove())...)
+	// What could be removed is no mount point: somebody else was faster.
+	if err := h.points.Remove(); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	return nil
 }
 
 // hostLeft waits until nothing of the session is mounted here. Before that its

@@ -167,10 +167,9 @@ func TestHostMountHidden(t *testing.T) {
 	r := newTeam(t)
 	r.sh("--abort", `test -z "$(ls -A "$XDG_RUNTIME_DIR"/.try-*)"; ! find "$XDG_RUNTIME_DIR" -name m0 | grep .`).want(0)
 	killed := r.stall()
-	o := r.sh("--engine", "overlay", "--root", r.home, "--root", r.proj, "-y", "--json", "echo x > beside").want(0)
-	if !strings.Contains(o.stdout, `"engine":"overlay"`) {
-		t.Errorf("the document does not name the engine: %s", o.stdout)
-	}
+	engine := map[bool]string{false: "overlay", true: "fuse"}[onFuse()]
+	r.sh("--engine", engine, "--root", r.home, "--root", r.proj, "-y", "echo x > beside").want(0)
+	r.wantFile("beside", "x\n")
 	if left := r.hostMounts(); len(left) != 1 {
 		t.Errorf("another run left of the mount of a live one %q", left)
 	}
@@ -279,6 +278,21 @@ func TestHostMountRefused(t *testing.T) {
 		r.sh("-y", "--engine", "fuse", script).want(0).says("could not determine username")
 		r.wantFile("new", "x\n")
 	})
+}
+
+// TestHostMountAround: a root around the working directory is mounted outside for
+// what lies in that; the other roots have the kernel's overlay.
+func TestHostMountAround(t *testing.T) {
+	r := newTeam(t)
+	o := r.inPrivate("", `
+		"$TRY" --scope user --root .. -y --json -- sh -euc 'echo more >> all; echo x > /tmp/x; grep -q " /tmp .* overlay " /proc/self/mountinfo ||
+			grep -q " /tmp .* fuse " /proc/self/mountinfo; grep -q " `+r.dir+` .* `+fusefs.HostType+` " /proc/self/mountinfo'
+		test "$(cat all /tmp/x)" = "theirs
+more
+x"`).want(0)
+	if want := map[bool]string{false: `"engine":"overlay+fuse"`, true: `"engine":"fuse"`}[onFuse()]; !strings.Contains(o.stdout, want) {
+		t.Errorf("the document does not name the engines: %s", o.stdout)
+	}
 }
 
 // TestHostMountThenOverlay: what was made for a root of another group is used

@@ -31,6 +31,7 @@
 // A further store, a directory .try-ID with mode 0700 on another file system:
 //
 //	ID/                    u0 w0 undo0 … of the branch
+//	    m0 m1 …            mount points, while its session starts (MountPoints)
 //	t-ID/                  trash
 //
 // Invariants:
@@ -59,7 +60,9 @@
 //  7. In undo records and in the trash only directories are ever altered,
 //     through descriptors that cannot be anything else; files may have other
 //     names in the base (H15).
-//  8. A record is in undo/ or in the trash as a whole. What is undone or redone
+//  8. Nothing is mounted in a store but on mount points, by the holder of the
+//     branch. One that nobody holds is unmounted before anything else is done.
+//  9. A record is in undo/ or in the trash as a whole. What is undone or redone
 //     was announced durably before, in commits/: that is where recovery looks.
 //
 // Lock order: commit.lock, lock, a group's lock, trash.lock; Tidy holds the

@@ -23,7 +23,12 @@
 // modes, owners and ACLs that we show, and by the file systems below, for the
 // user that serves. New entries belong to that user, or for root to the caller.
 //
-// The files: server (what the supervisor uses), engine (what a branch asks),
+// Copies in the layer are the user's. Where the mount is one of the first
+// namespaces (MountHost, Options.OutsideIDs) they are shown with the owner and
+// group of the base, so that the kernel decides as it would there; a copy gets
+// the base's group itself if it is one of the user's.
+//
+// The files: server (what the supervisor uses), engine (what a branch asks), host (mounting outside),
 // conn (requests and answers), files, data, attr, xattr, list (the
 // operations), passthrough, tree, lookup, node, fds (what is where), watch
 // (what changes outside), copyup, links, make, remove, rename, workshop
