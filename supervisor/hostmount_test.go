@@ -161,6 +161,18 @@ func TestHostMountAborted(t *testing.T) {
 	r.wantFile("team/f", "theirs\n2\n")
 }
 
+// TestHostMountRefusedCommit: what could only be exchanged for another file, and
+// must not be taken away, is refused before anything is done.
+func TestHostMountRefusedCommit(t *testing.T) {
+	r := newTeam(t)
+	before := r.project()
+	r.sh("-y", "-b", "mine", "echo more >> sticky/theirs; echo x > new").want(125).says("sticky/theirs", "belongs to another user, in a sticky directory")
+	r.same(before)
+	r.try("commit", "mine", "--", "new").want(0)
+	r.wantFile("new", "x\n")
+	r.try("abort", "mine").want(0)
+}
+
 // TestHostMountHidden: the mount shows in the session at its root alone; a
 // session of the kernel's overlay that starts meanwhile is not disturbed.
 func TestHostMountHidden(t *testing.T) {

@@ -29,8 +29,9 @@ func findForeign(dir *sys.Dir, st sys.Stat) (string, error) {
 		return "", fmt.Errorf("read own groups: %w", err)
 	}
 	me := ids{uint32(os.Geteuid()), uint32(os.Getegid()), groups}
-	// That the user may write it is known; by its owner, its mode or its ACL.
-	if st.UID != me.uid || st.GID != me.gid {
+	// That the user may write it is known; by its owner, its mode or its ACL. Its
+	// layer is the user's; of its group it matters what gets that.
+	if st.UID != me.uid || st.GID != me.gid && st.Mode&unix.S_ISGID != 0 {
 		return dir.Name() + " is another's or of another group", nil
 	}
 	what, left := "", foreignLook

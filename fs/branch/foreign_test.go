@@ -1,6 +1,7 @@
 package branch
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -88,7 +89,7 @@ func TestFindForeign(t *testing.T) {
 	if what := find(); !strings.HasPrefix(what, dir+"/") {
 		t.Errorf("findForeign of files of another group = %q", what)
 	}
-	if err := os.Chown(dir, 0, 4321); err != nil {
+	if err := errors.Join(os.Chown(dir, 0, 4321), unix.Chmod(dir, 0o2755)); err != nil {
 		t.Fatal(err)
 	}
 	if what := find(); !strings.HasPrefix(what, dir+" is") {

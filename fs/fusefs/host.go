@@ -19,6 +19,9 @@ const HostType = "fuse.try"
 // mount namespace that he is in, or says why there is none that can.
 func Helper() (string, error) {
 	const name = "fusermount3"
+	if os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid() {
+		return "", fmt.Errorf("%s serves the real user, who is not the effective one", name)
+	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", fmt.Errorf("%s is not installed: %w", name, exec.ErrNotFound)
@@ -67,11 +70,10 @@ func MountHost(dir string) (*os.File, error) {
 	}()
 	dev, err := receiveDevice(pair[0])
 	if failed := <-done; err != nil {
-		// It has told why, unless it sent what is no descriptor.
 		if failed != nil {
-			err = failed
+			return nil, fmt.Errorf("mount on %s: %w", dir, failed) // it has told why
 		}
-		return nil, fmt.Errorf("mount on %s: %w", dir, err)
+		return nil, errors.Join(fmt.Errorf("mount on %s: %w", dir, err), UnmountHost(dir))
 	}
 	return dev, nil
 }
