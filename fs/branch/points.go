@@ -29,6 +29,12 @@ const sharedMemory = "/dev/shm"
 
 func pointName(i int) string { return "m" + strconv.Itoa(i) }
 
+func isPoint(name string) bool {
+	number, ok := strings.CutPrefix(name, "m")
+	_, err := strconv.Atoi(number)
+	return ok && err == nil
+}
+
 // MountPoints makes count mount points for b, in the user's runtime directory,
 // in shared memory, or beside the layers, whichever is to be had first.
 func (b *Branch) MountPoints(count int, mounts []sys.Mount, runtime string) (*MountPoints, error) {
@@ -115,8 +121,7 @@ func (s *Store) Abandoned(mounts []sys.Mount, fstype string, unmount func(path s
 		}
 		holder, point := filepath.Split(m.Target)
 		store, id := filepath.Split(filepath.Clean(holder))
-		number, isPoint := strings.CutPrefix(point, "m")
-		if _, err := strconv.Atoi(number); err != nil || !isPoint || !isID(id) || !s.isPointPlace(filepath.Clean(store)) {
+		if !isPoint(point) || !isID(id) || !s.isPointPlace(filepath.Clean(store)) {
 			continue
 		}
 		err := s.ifNobodyHolds(id, func() error {
@@ -134,6 +139,32 @@ func (s *Store) Abandoned(mounts []sys.Mount, fstype string, unmount func(path s
 		errs = append(errs, err)
 	}
 	return unmounted, errors.Join(errs...)
+}
+
+// sweepPoints removes the mount points in in/id that a killed session left, and
+// the directory if there is nothing else in it.
+func sweepPoints(in *sys.Dir, id string) error {
+	d, err := in.Sub(id)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	entries, err := d.Entries()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !isPoint(e.Name) {
+			continue
+		}
+		if err := d.Rmdir(e.Name); err != nil && !errors.Is(err, unix.EBUSY) { // it is mounted on: see Abandoned
+			return err
+		}
+	}
+	if err := in.Rmdir(id); !errors.Is(err, unix.ENOTEMPTY) {
+		return err
+	}
+	return nil
 }
 
 // isHomePart says whether path is where branches lie in the home store.

@@ -74,6 +74,41 @@ func TestMountPoints(t *testing.T) {
 	}
 }
 
+// TestMountPointsLeft: those on which nothing was mounted any more when the
+// supervisor was killed do not stay as long as the branch.
+func TestMountPointsLeft(t *testing.T) {
+	w := newWorld(t)
+	runtime := filepath.Join(w.dir, "run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := w.create("mine")
+	points, err := b.MountPoints(1, w.mounts, runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.Tidy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(points.Paths[0]); err != nil {
+		t.Errorf("of a branch that is held: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds the store empty
+		if err := w.store.Tidy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if entries, err := os.ReadDir(runtime); err != nil || len(entries) > 0 {
+		t.Errorf("the runtime directory holds %v, %v", entries, err)
+	}
+	if state := w.state(b.ID); state != Interrupted {
+		t.Errorf("the branch is %v", state)
+	}
+}
+
 // TestMountPointsWithoutRuntime: without a runtime directory they lie in shared
 // memory.
 func TestMountPointsWithoutRuntime(t *testing.T) {

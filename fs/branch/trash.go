@@ -215,10 +215,13 @@ func (s *Store) sweepOne(p *place, used bool) error {
 		if err != nil {
 			return err
 		}
-		if !alive {
-			if err := p.dir.Rename(n.Name, p.dir, gonePrefix+newID()); err != nil {
-				return err
-			}
+		if alive {
+			err = s.ifNobodyHolds(n.Name, func() error { return sweepPoints(p.dir, n.Name) })
+		} else {
+			err = p.dir.Rename(n.Name, p.dir, gonePrefix+newID())
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if len(names) == 0 && !used {
