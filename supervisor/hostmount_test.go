@@ -152,7 +152,7 @@ func (r *rig) owners() string {
 func TestHostMountAborted(t *testing.T) {
 	r := newTeam(t)
 	before := r.project()
-	r.sh("--abort", "echo more >> all; echo more >> team/f; grep -q '"+fusefs.HostType+"' /proc/self/mounts").want(0)
+	r.sh("--abort", "! chgrp $(id -g) mine 2>/dev/null; echo more >> all; echo more >> team/f; grep -q '"+fusefs.HostType+"' /proc/self/mounts").want(0)
 	r.same(before)
 	r.try("--race", "-n", "3", "--", "/bin/sh", "-euc", "echo $TRY_INDEX >> team/f; echo x > team/new; exit 1").want(1)
 	r.same(before)
@@ -209,22 +209,45 @@ func (r *rig) stall() (kill func()) {
 	mounts, err := unix.Open("/proc/self/mounts", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	r.must(err)
 	defer unix.Close(mounts)
+	before := len(r.hostMounts())
 	cmd := r.program("--keep", "-b", "mine", "--status-fd", "3", "--", "true")
 	cmd.ExtraFiles = []*os.File{out}
-	before := len(r.hostMounts())
 	p := r.begin(cmd)
-	for len(r.hostMounts()) == before {
-		// The kernel tells of each change (proc_pid_mounts(5)).
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(mounts), Events: unix.POLLPRI}}, 10_000)
-		if err != nil && !errors.Is(err, unix.EINTR) || n == 0 && err == nil {
-			r.t.Fatalf("no mount in ten seconds: %v; %s", err, p.err.String())
-		}
-	}
+	r.untilMounted(mounts, before+1)
 	return func() {
 		r.t.Helper()
 		r.must(p.cmd.Process.Kill())
 		p.wait().want(137)
 	}
+}
+
+// untilMounted waits until so many mounts are there, by a descriptor of
+// /proc/self/mounts that was opened before.
+func (r *rig) untilMounted(mounts, count int) {
+	r.t.Helper()
+	for len(r.hostMounts()) != count {
+		// The kernel tells of each change (proc_pid_mounts(5)).
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(mounts), Events: unix.POLLPRI}}, 10_000)
+		if err != nil && !errors.Is(err, unix.EINTR) || n == 0 && err == nil {
+			r.t.Fatalf("ten seconds, and mounted are %q: %v", r.hostMounts(), err)
+		}
+	}
+}
+
+// TestHostMountLeaves: while a command runs nothing of its session is mounted
+// outside any more.
+func TestHostMountLeaves(t *testing.T) {
+	r := newTeam(t)
+	mounts, err := unix.Open("/proc/self/mounts", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	r.must(err)
+	defer unix.Close(mounts)
+	p, in := r.underReaper(nil, binary, "-y", "--", "/bin/sh", "-euc", "echo ready >&3; read line; echo more >> all")
+	p.untilReady()
+	r.untilMounted(mounts, 0)
+	_, err = in.(interface{ Write([]byte) (int, error) }).Write([]byte("go\n"))
+	r.must(err)
+	p.wait().want(0)
+	r.wantFile("all", "theirs\nmore\n")
 }
 
 // TestHostMountKilled: the mount that a killed supervisor leaves is taken away
