@@ -338,7 +338,7 @@ func TestHostMountThenOverlay(t *testing.T) {
 	for range 2 { // the first makes the spare skeleton, the second gives it back
 		r.sh("--abort", "true").want(0)
 	}
-	r.asRoot(fmt.Sprintf("rm -r *; chgrp %d .", account))
+	r.asRoot(fmt.Sprintf("rm -r *; chown 0:%d .; chmod 1777 .", account))
 	o := r.sh("-y", "--json", "test -G .; echo x > new").want(0)
 	if want := map[bool]string{false: `"engine":"overlay"`, true: `"engine":"fuse"`}[onFuse()]; !strings.Contains(o.stdout, want) {
 		t.Errorf("the document does not name the engine: %s", o.stdout)

@@ -18,21 +18,21 @@ const foreignLook = 64
 // errSeen ends a look.
 var errSeen = errors.New("seen enough")
 
-// findForeign says what of a root, itself or directly in it, the user may write
-// outside but not in a session that maps his one id and his first group: what is
-// another's and open to a group of his or to all, and what is his own but of
-// another group (FACTS B6). "" if nothing was seen. Links, sockets and devices
-// are not written.
+// findForeign says what directly in a root the user may write outside but not in
+// a session that maps his one id and his first group: what is another's and open
+// to a group of his or to all, and what is his own but of another group (FACTS
+// B6); or that the root gives another group to files. "" if nothing was seen.
+// Links, sockets and devices are not written.
 func findForeign(dir *sys.Dir, st sys.Stat) (string, error) {
 	groups, err := os.Getgroups()
 	if err != nil {
 		return "", fmt.Errorf("read own groups: %w", err)
 	}
 	me := ids{uint32(os.Geteuid()), uint32(os.Getegid()), groups}
-	// That the user may write it is known; by its owner, its mode or its ACL. Its
-	// layer is the user's; of its group it matters what gets that.
-	if st.UID != me.uid || st.GID != me.gid && st.Mode&unix.S_ISGID != 0 {
-		return dir.Name() + " is another's or of another group", nil
+	// Its layer is the user's, so that he can make files in it under any engine;
+	// but a group that they are to get must be known.
+	if st.GID != me.gid && st.Mode&unix.S_ISGID != 0 {
+		return dir.Name() + " gives files another group", nil
 	}
 	what, left := "", foreignLook
 	err = dir.Each(func(e sys.Dirent) error {

@@ -39,8 +39,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestFindForeign: the root itself and its first entries are looked at, and no
-// more of them than that.
+// TestFindForeign: what the root gives to files and its first entries are looked
+// at.
 func TestFindForeign(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -89,10 +89,17 @@ func TestFindForeign(t *testing.T) {
 	if what := find(); !strings.HasPrefix(what, dir+"/") {
 		t.Errorf("findForeign of files of another group = %q", what)
 	}
-	if err := errors.Join(os.Chown(dir, 0, 4321), unix.Chmod(dir, 0o2755)); err != nil {
-		t.Fatal(err)
+	for i := range foreignLook + 10 {
+		if err := os.Remove(filepath.Join(dir, strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if what := find(); !strings.HasPrefix(what, dir+" is") {
-		t.Errorf("findForeign of a directory of another group = %q", what)
+	for mode, want := range map[uint32]string{0o1777: "", 0o775: "", 0o2775: dir + " gives files another group"} {
+		if err := errors.Join(os.Chown(dir, 4321, 4321), unix.Chmod(dir, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if what := find(); what != want {
+			t.Errorf("findForeign of a directory of mode %o of another user and group = %q, want %q", mode, what, want)
+		}
 	}
 }
