@@ -85,11 +85,12 @@ func ownGroup(layer string, made map[string]sys.Stat) error {
 
 // leaveHost unmounts here what init has taken over, behind the run.
 func (s *session) leaveHost() {
-	if s.host == nil {
+	h := s.host
+	if h == nil {
 		return
 	}
-	s.host.gone = make(chan error, 1)
-	go func() { s.host.gone <- s.host.unmount() }()
+	h.gone = make(chan error, 1)
+	go func() { h.gone <- h.unmount() }()
 }
 
 func (h *hostMounts) unmount() error {
