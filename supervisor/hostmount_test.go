@@ -294,6 +294,14 @@ func TestHostMountRefused(t *testing.T) {
 			t.Errorf("doctor says\n%s", o.stdout)
 		}
 	})
+	t.Run("overlay", func(t *testing.T) {
+		if onFuse() {
+			t.Skip("the suite runs on the fuse engine")
+		}
+		r := newTeam(t)
+		r.sh("-y", "--engine", "overlay", script).want(0).says("another's or of another group", "--engine fuse")
+		r.wantFile("new", "x\n")
+	})
 	t.Run("not refused", func(t *testing.T) {
 		r := newTeam(t)
 		if o := r.try("doctor").want(0); !strings.Contains(o.stdout, "ok       fusermount3") {

@@ -192,10 +192,14 @@ func (s *setup) cover() error {
 	if err := scope.UnmarshalText([]byte(s.opts.Scope)); err != nil {
 		return err
 	}
+	refused := ""
+	if s.opts.Engine == "overlay" && !sys.Root() {
+		refused = "and cannot be written under the overlay engine: --engine fuse"
+	}
 	s.coverage, err = branch.Roots(branch.CoverageOptions{
 		Scope: scope, Dir: s.places.Cwd, Home: s.places.Home,
 		Roots: absolute(s.dir, s.opts.Roots), Cover: absolute(s.dir, s.opts.Cover),
-		Engines: engines, Foreign: foreign, Mounts: s.mounts, Stores: s.stores,
+		Engines: engines, Foreign: foreign, Refused: refused, Mounts: s.mounts, Stores: s.stores,
 	})
 	if err != nil {
 		return err

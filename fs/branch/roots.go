@@ -54,6 +54,7 @@ type CoverageOptions struct {
 	Cover   []string        // --cover
 	Engines []engine.Engine // the first that does not refuse serves a root
 	Foreign engine.Engine   // nil, or asked first for a root with files of unmapped ids that the user may write
+	Refused string          // if there is no Foreign: why such files cannot be written; empty: nothing is looked for
 	Mounts  []sys.Mount
 	Stores  []string // Places
 	Temp    []string // nil: /tmp and /var/tmp; tests have their own

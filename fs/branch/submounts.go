@@ -19,7 +19,9 @@ func (c *coverage) capture(w *want) error {
 	if err != nil {
 		return err
 	}
-	if foreign != "" {
+	if foreign != "" && c.Foreign == nil {
+		c.note("%s, %s", foreign, c.Refused)
+	} else if foreign != "" {
 		err := c.Foreign.Probe(w.path, c.Mounts)
 		if refusal, ok := errors.AsType[*engine.Refusal](err); ok {
 			c.note("%s, and %s", foreign, refusal.Why)
@@ -54,7 +56,7 @@ func (c *coverage) capture(w *want) error {
 // or in what else is to be captured and lies in it. In directories for temporary
 // files, which are root's everywhere, nothing is looked for.
 func (c *coverage) foreign(w *want) (string, error) {
-	if c.Foreign == nil {
+	if c.Foreign == nil && c.Refused == "" {
 		return "", nil
 	}
 	for _, other := range append([]*want{w}, c.wants...) {
