@@ -39,18 +39,25 @@ func TestStarved(t *testing.T) {
 }
 
 // TestNoInodeLeft: a commit for which there is no room at all is refused, and
-// the branch kept.
+// the branch kept. Behind fuse there is room for one of renames: at the end of a
+// session its workshop gives back what it took.
 func TestNoInodeLeft(t *testing.T) {
-	if onFuse() {
-		t.Skip("behind fuse a full file system is met with another message")
-	}
 	asEach(t, func(t *testing.T, r *rig) {
 		r.outside("mkdir small")
 		o := r.inPrivate(r.at("small")+" mode=1777,size=64m,nr_inodes=1000", `cd small; echo old > old
-			if "$TRY" -y -q -b mine -- sh -c 'echo new > old; i=0; while printf x > $i; do i=$((i+1)); done 2>/dev/null; :'; then exit 3; else test $? = 125; fi
-			test "$(cat old)" = old
-			"$TRY" branches
-			"$TRY" abort mine`).want(0)
+			if "$TRY" -y -q -b mine -- sh -c 'echo new > old; i=0; while printf x > $i; do i=$((i+1)); done 2>/dev/null; :'; then
+				test "$(cat old 1)" = "new
+x"
+				echo all
+			else
+				test $? = 125
+				test "$(cat old)" = old
+				"$TRY" branches
+				"$TRY" abort mine
+			fi`).want(0)
+		if onFuse() && o.stdout == "all\n" {
+			return
+		}
 		o.says("no space left")
 		if !strings.Contains(o.stdout, "kept") {
 			t.Errorf("the branches are %s", o.stdout)
@@ -60,9 +67,6 @@ func TestNoInodeLeft(t *testing.T) {
 
 // TestDiskFull: a full disk is a plain ENOSPC inside, and no change outside.
 func TestDiskFull(t *testing.T) {
-	if onFuse() {
-		t.Skip("behind fuse what a removed file held is free only once the kernel has forgotten it")
-	}
 	asEach(t, func(t *testing.T, r *rig) {
 		r.outside("mkdir small")
 		o := r.inPrivate(r.at("small")+" mode=1777,size=16m", `cd small; echo old > old

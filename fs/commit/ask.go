@@ -229,7 +229,7 @@ func (c *compiler) openNow(d *sys.Dir, perm uint32) error {
 // room asks whether the copies of a root will fit.
 func (c *compiler) room(root uint32) error {
 	n := c.needs[root]
-	if n.inodes == 0 || c.w.roots[root].slots == nil {
+	if n.inodes == 0 || !c.jobs[root].Copy {
 		return nil
 	}
 	st, err := c.w.roots[root].slots.StatFS()

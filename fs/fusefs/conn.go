@@ -280,27 +280,47 @@ func (c *conn) handle(in, out []byte) {
 	n := 0
 	if errno := c.refuse(op); errno != 0 {
 		n = fail(in, out, errno)
+	} else if changes[op] {
+		n = c.change(in, out)
 	} else {
-		change := changes[op]
-		if change {
-			c.server.gate.RLock()
-		}
-		if change && c.stale.Load() { // since we looked
-			n = fail(in, out, unix.ESTALE)
-		} else if change && c.server.frozen {
-			n = fail(in, out, unix.EROFS)
-		} else if size, st := c.ps.HandleRequest([][]byte{in}, [][]byte{out}); st != fuse.OK {
-			n = fail(in, out, unix.EIO)
-		} else {
-			n = size
-		}
-		if change {
-			c.server.gate.RUnlock()
-		}
+		n = c.carryOut(in, out)
 	}
 	if n > 0 {
 		c.write(out[:n])
 	}
+}
+
+// change answers a request that changes something, once more if room for it
+// was being made.
+func (c *conn) change(in, out []byte) int {
+	room := &c.server.tree.room
+	for {
+		mark := room.mark()
+		n := c.changeNow(in, out)
+		if !full(out[:n]) || !room.wait(mark) {
+			return n
+		}
+	}
+}
+
+func (c *conn) changeNow(in, out []byte) int {
+	c.server.gate.RLock()
+	defer c.server.gate.RUnlock()
+	switch {
+	case c.stale.Load(): // since we looked
+		return fail(in, out, unix.ESTALE)
+	case c.server.frozen:
+		return fail(in, out, unix.EROFS)
+	}
+	return c.carryOut(in, out)
+}
+
+func (c *conn) carryOut(in, out []byte) int {
+	n, st := c.ps.HandleRequest([][]byte{in}, [][]byte{out})
+	if st != fuse.OK {
+		return fail(in, out, unix.EIO)
+	}
+	return n
 }
 
 // refuse says which requests are not even looked at. Interrupts are of no use:

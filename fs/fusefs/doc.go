@@ -72,11 +72,12 @@
 //	tree            for reading by whoever uses a place (a node's names, a
 //	                directory's parent); alone by what takes one away or moves it
 //	node.mu         a directory's before that of what is in it
-//	table.mu, fds.mu, workshop.mu, watch.mu, conn.mu    never two of them
+//	table.mu, fds.mu, workshop.mu, watch.mu, room.mu, conn.mu    never two of them
 //
 // Data is read, written and copied without the tree. Nothing waits for another
-// request: what is waited for is the file systems below, which never come back
-// to this mount. Nothing is told to the kernel unasked with a lock held, or by
+// request, but for what frees room, with no lock and for a moment (room); else
+// what is waited for is the file systems below, which never come back to this
+// mount. Nothing is told to the kernel unasked with a lock held, or by
 // what answers a request: it waits until nobody is busy in the directory.
 //
 // See fuse(4), Documentation/filesystems/fuse/ and overlayfs.rst in the kernel.

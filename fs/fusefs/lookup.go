@@ -166,12 +166,14 @@ func (t *tree) forget(id, lookups uint64) {
 		at.in.dropChild(at.name, n)
 		if at.in == t.attic {
 			t.work.dir.Unlink(at.name) // or close does
+			defer t.room.free()
 		}
 	}
 	t.fds.empty(&n.slot)
 	if gone != nil {
 		gone.Close()
 		t.orphans.Add(-1)
+		t.room.free()
 	}
 }
 

@@ -266,6 +266,7 @@ func (t *tree) tmpfile(p *node, want wanted) (*node, sys.Stat, error) {
 		return nil, s, err
 	}
 	t.orphans.Add(1)
+	t.room.hold()
 	n := t.add(&node{ino: t.inoOf(s), typ: s.Type(), gone: gone, open: opened{cached: 1}}, keyOf(s))
 	t.fds.done(t.fds.put(&n.slot, &held{fd: fd, write: true}))
 	return n, s, nil

@@ -45,7 +45,7 @@ func (f *files) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse
 	defer f.t.fds.done(h)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.level.Load() > 0 || n.open.cached > 0 {
+	if n.level.Load() > 0 || n.open.cached > 0 || write && n.open.passed == 0 && f.t.room.scarce() {
 		n.open.cached++
 		out.Fh, out.OpenFlags = openCached, fuse.FOPEN_KEEP_CACHE|fuse.FOPEN_NOFLUSH
 		return fuse.OK

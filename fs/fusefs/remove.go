@@ -83,6 +83,7 @@ func (t *tree) keep(n, p *node, as string) error {
 		if err := at.dir.Link(at.name, t.work.dir, up); err != nil {
 			return err
 		}
+		t.room.hold()
 		n.addName(t.attic, up)
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -94,6 +95,7 @@ func (t *tree) keep(n, p *node, as string) error {
 		return staleIfGone(err)
 	}
 	t.orphans.Add(1)
+	t.room.hold()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gone = held

@@ -26,7 +26,8 @@ type tree struct {
 	watch *watch
 
 	orphans atomic.Int32 // descriptors of what has no name any more
-	attic   *node        // the workshop as a directory: where that is when those are too many
+	room    room
+	attic   *node // the workshop as a directory: where that is when those are too many
 
 	base    int          // the level of the base: the last
 	dev     uint64       // the base's device: inode numbers of others are marked
@@ -75,7 +76,7 @@ func openTree(root Root, o Options) (*tree, error) {
 		t.close()
 		return nil, err
 	}
-	if t.work, err = openWorkshop(root.Work); err != nil {
+	if t.work, err = openWorkshop(root.Work, &t.room); err != nil {
 		t.close()
 		return nil, err
 	}

@@ -23,18 +23,19 @@ type workshop struct {
 	mu       sync.Mutex
 	whiteout string // a whiteout, of which all others are links
 
+	room    *room
 	trash   chan string // names of directories to be removed
 	stopped chan struct{}
 }
 
 // openWorkshop makes a directory of its own below path: what an engine that
 // was killed left there stays for whoever removes the branch.
-func openWorkshop(path string) (*workshop, error) {
+func openWorkshop(path string, room *room) (*workshop, error) {
 	outer, err := sys.OpenDir(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &workshop{outer: outer, trash: make(chan string, 1<<10), stopped: make(chan struct{})}
+	w := &workshop{outer: outer, room: room, trash: make(chan string, 1<<10), stopped: make(chan struct{})}
 	for i := 0; ; i++ {
 		w.name = fmt.Sprintf("fuse-%d", i)
 		err = outer.Mkdir(w.name, 0o700)
@@ -49,6 +50,7 @@ func openWorkshop(path string) (*workshop, error) {
 		outer.Close()
 		return nil, err
 	}
+	room.dir = w.dir
 	go w.sweep()
 	return w, nil
 }
@@ -94,6 +96,7 @@ func (w *workshop) aside() (string, error) {
 
 // scrap has the directory name, which is in the workshop, removed by and by.
 func (w *workshop) scrap(name string) {
+	w.room.hold()
 	select {
 	case w.trash <- name:
 	default: // much to do: it waits for close
@@ -104,6 +107,7 @@ func (w *workshop) sweep() {
 	defer close(w.stopped)
 	for name := range w.trash {
 		w.remove(name)
+		w.room.free()
 	}
 }
 
