@@ -111,12 +111,7 @@ func (r *rig) few(args ...string) *outcome {
 // TestDeep: trees of any depth are planned, committed, dropped, replaced and
 // thrown away with few descriptors and little memory (H30).
 func TestDeep(t *testing.T) {
-	// Our own file system looks at each directory above, too, for every call.
-	scale := 1
-	if onFuse() {
-		scale = 10
-	}
-	depth := 20_000 / scale
+	depth := 20_000
 	r := newRig(t)
 	helper := func(name string, args ...string) []string {
 		return append([]string{"env", helperVariable + "=" + name, itself}, args...)
@@ -133,10 +128,10 @@ func TestDeep(t *testing.T) {
 	// In the session overlayfs itself looks at each directory above whatever it
 	// copies up or deletes: half a minute for 20,000.
 	r.outside("rm -r d")
-	depth = 4_000 / scale
+	depth = 4_000
 	r.few(append([]string{"--abort", "-q", "--"}, down("dropped")...)...).want(0)
 	want("aborted", 0, "no such file or directory")
-	depth = 2_000 / scale
+	depth = 2_000
 	r.few(append([]string{"-y", "-q", "--"}, down("one")...)...).want(0)
 	r.few(append([]string{"-y", "-q", "--"}, down("two")...)...).want(0)
 	want("modified", depth, "two")
@@ -145,9 +140,9 @@ func TestDeep(t *testing.T) {
 	r.few(append([]string{"--keep", "-q", "-b", "new", "--"}, down("kept")...)...).want(0)
 	r.few("commit", "-q", "new").want(0)
 	want("kept", depth, "kept")
-	r.few("--keep", "-q", "-b", "other", "--", "/bin/sh", "-euc", `rm -r d; mkdir d; `+helperVariable+`=deep "`+itself+`" . `+strconv.Itoa(3_000/scale)+` three`).want(0)
+	r.few("--keep", "-q", "-b", "other", "--", "/bin/sh", "-euc", `rm -r d; mkdir d; `+helperVariable+`=deep "`+itself+`" . 3000 three`).want(0)
 	r.few("commit", "-q", "other").want(0)
-	want("replaced", 3_000/scale, "three")
+	want("replaced", 3_000, "three")
 	r.few("-q", "true").want(0)
 	r.clean()
 }

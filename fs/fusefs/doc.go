@@ -15,8 +15,9 @@
 //     files are open: open files are nodes, and a node opens its content when
 //     it is needed. Only what was removed while it was known is held, until
 //     the kernel forgets it. Nodes go when the kernel forgets them.
-//  4. Every lower entry is reached by a name in an open directory, through no
-//     link and no mount (package sys), and must be the inode it was.
+//  4. Every lower entry is reached by a name in an open directory, or as the
+//     parent of one, through no link and no mount (package sys), and must be
+//     the inode it was.
 //  5. The server never touches its own mount.
 //
 // Who may do what is checked by the kernel (default_permissions), by the

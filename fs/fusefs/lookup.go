@@ -155,6 +155,7 @@ func (t *tree) forget(id, lookups uint64) {
 		n.mu.Unlock()
 		if p := n.dir.parent; p != nil {
 			p.dropChild(n.dir.name, n)
+			p.dir.near.CompareAndSwap(n, nil)
 		}
 		return
 	}

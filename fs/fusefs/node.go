@@ -75,6 +75,8 @@ type directory struct {
 	// changed in place, so that a reader may keep what it has loaded.
 	parts atomic.Pointer[[]*part]
 
+	near atomic.Pointer[node] // in this one, the directory that was opened last
+
 	watched atomic.Uint32 // its part in the base
 	wd      atomic.Int32
 

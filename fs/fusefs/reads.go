@@ -1,6 +1,11 @@
 package fusefs
 
-import "try/fs/sys"
+import (
+	"slices"
+	"strings"
+
+	"try/fs/sys"
+)
 
 // Read tracking is exact because the kernel then asks for each name: listings
 // come without what is in them (see Serve).
@@ -37,16 +42,16 @@ func (t *tree) absent(p *node, name string) {
 }
 
 // rel is where a directory is, from the root; "" for the root.
-func rel(n *node) string {
-	if n.dir.parent == nil {
-		return ""
-	}
-	return below(n.dir.parent, n.dir.name)
-}
+func rel(n *node) string { return strings.Join(names(n), "/") }
 
-func below(p *node, name string) string {
-	if up := rel(p); up != "" {
-		return up + "/" + name
+func below(p *node, name string) string { return strings.Join(append(names(p), name), "/") }
+
+// names are those on the way from the root to n.
+func names(n *node) []string {
+	var way []string
+	for ; n.dir.parent != nil; n = n.dir.parent {
+		way = append(way, n.dir.name)
 	}
-	return name
+	slices.Reverse(way)
+	return way
 }

@@ -237,6 +237,9 @@ func (t *tree) bury(n *node, last sys.Stat) {
 		t.fds.empty(&part.slot)
 	}
 	n.setParts()
+	if p := n.dir.parent; p != nil {
+		p.dir.near.CompareAndSwap(n, nil)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	last.Nlink = 0

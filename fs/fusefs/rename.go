@@ -231,6 +231,7 @@ func (t *tree) movedTo(n, p *node, as string, q *node, to string) {
 		n.addName(q, to)
 		return
 	}
+	p.dir.near.CompareAndSwap(n, nil)
 	n.dir.parent, n.dir.name, n.dir.hidden = q, to, q.dir.hidden.below(to)
 	t.cut(n)
 }

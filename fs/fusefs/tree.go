@@ -149,6 +149,9 @@ func (t *tree) open(n *node, p *part) (*held, error) {
 	if h := t.fds.use(&p.slot, false); h != nil {
 		return h, nil
 	}
+	if h := t.openFromBelow(n, p); h != nil {
+		return h, nil
+	}
 	// From the nearest directory above that is open, name by name.
 	way, h := []*node{n}, (*held)(nil)
 	for at := n; h == nil; {
@@ -183,8 +186,37 @@ func (t *tree) open(n *node, p *part) (*held, error) {
 			return nil, err
 		}
 		h = t.fds.put(&q.slot, &held{dir: d})
+		way[i].dir.parent.dir.near.Store(way[i])
 	}
 	return h, nil
+}
+
+// openFromBelow opens what p is as the parent of a directory in it that is
+// open, if there is one. Who leaves a deep tree goes up like that, by one step
+// for each directory, when those above have long been closed.
+func (t *tree) openFromBelow(n *node, p *part) *held {
+	c := n.dir.near.Load()
+	if c == nil || c.dir.parent != n || c.dir.mount {
+		return nil
+	}
+	in := c.part(p.level)
+	if in == nil {
+		return nil
+	}
+	h := t.fds.use(&in.slot, false)
+	if h == nil {
+		return nil
+	}
+	defer t.fds.done(h)
+	d, err := h.dir.Up()
+	if err != nil {
+		return nil
+	}
+	if s, err := d.Stat(""); err != nil || keyOf(s) != p.key {
+		d.Close()
+		return nil
+	}
+	return t.fds.put(&p.slot, &held{dir: d})
 }
 
 // staleIfGone makes an error of what must be there: if it is not, or is

@@ -106,6 +106,10 @@ func (d *Dir) parent(name *Node) (*Dir, error) {
 	return &Dir{fd, name}, nil
 }
 
+// Up opens d's "..", which leaves d: the caller compares it with what it is to
+// be. Through a mount's root is refused with EXDEV.
+func (d *Dir) Up() (*Dir, error) { return d.parent(d.name.above()) }
+
 // Close closes the descriptor. It is never repeated: Linux has freed the
 // number even when it reports EINTR (close(2)).
 func (d *Dir) Close() error {

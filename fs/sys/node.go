@@ -42,6 +42,14 @@ func (n *Node) Depth() int {
 	return depth
 }
 
+// above is the name of the directory that n is in, for messages.
+func (n *Node) above() *Node {
+	if n.Parent == nil {
+		return &Node{Name: n.Name + "/.."}
+	}
+	return n.Parent
+}
+
 // shown is the path for messages: of a very long one only the end.
 func (n *Node) shown() string {
 	const most = 8 << 10
