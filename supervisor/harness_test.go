@@ -34,6 +34,7 @@ var helpers = map[string]func([]string) error{
 	"reap":    reap,
 	"send":    send,
 	"deep":    deep,
+	"stopped": stopped,
 	"many":    many,
 	"save":    save,
 }

@@ -58,6 +58,11 @@ func (t *tree) renameOnce(p *node, as string, q *node, to string, flags uint32) 
 	if err := m.allowed(src, dst, flags); err != nil {
 		return err
 	}
+	// Before it moves: who finds the mark of a copy where the base has nothing,
+	// after we were killed, would miss the base's.
+	if err := errors.Join(t.unmark(src), t.unmark(dst)); err != nil {
+		return err
+	}
 	if err := m.do(); err != nil {
 		return err
 	}
@@ -378,35 +383,41 @@ func (t *tree) names(d *node) ([]string, error) {
 	return names, nil
 }
 
+// unmark takes the mark of a copy from directories that are about to be of the
+// layer alone.
+func (t *tree) unmark(f flat) error {
+	return t.eachFlat(f, func(in *sys.Dir) error {
+		if err := in.RemoveXattr("", layer.OriginAttr); err != nil && !errors.Is(err, unix.ENODATA) {
+			return err
+		}
+		return nil
+	})
+}
+
 // tidy makes of directories that are of the layer alone now what the format
-// calls new ones: without whiteouts, which overlayfs would list, and without the
-// mark of a copy, by which a commit would miss the base's.
+// calls new ones: without whiteouts, which overlayfs would list.
 func (t *tree) tidy(f flat) error {
+	return t.eachFlat(f, func(in *sys.Dir) error {
+		return in.Each(func(e sys.Dirent) error {
+			if e.Type != unix.DT_CHR {
+				return nil
+			}
+			wh, err := isWhiteout(in, e.Name)
+			if err != nil || !wh {
+				return err
+			}
+			return in.Unlink(e.Name)
+		})
+	})
+}
+
+// eachFlat does something to the layer's part of each directory of f.
+func (t *tree) eachFlat(f flat, do func(in *sys.Dir) error) error {
 	for _, d := range f.dirs {
 		if d.upper() == nil {
 			continue
 		}
-		h, err := t.open(d, d.upper())
-		if err != nil {
-			return err
-		}
-		err = t.into(d, func(in *sys.Dir) error {
-			if err := in.RemoveXattr("", layer.OriginAttr); err != nil && !errors.Is(err, unix.ENODATA) {
-				return err
-			}
-			return in.Each(func(e sys.Dirent) error {
-				if e.Type != unix.DT_CHR {
-					return nil
-				}
-				wh, err := isWhiteout(in, e.Name)
-				if err != nil || !wh {
-					return err
-				}
-				return in.Unlink(e.Name)
-			})
-		})
-		t.fds.done(h)
-		if err != nil {
+		if err := t.into(d, do); err != nil {
 			return err
 		}
 	}
