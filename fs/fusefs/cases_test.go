@@ -192,6 +192,9 @@ func TestPassthrough(t *testing.T) {
 	if calls := s.Calls(); calls["WRITE"] > 1 || calls["OPEN"] < 4 {
 		t.Errorf("%v: want one WRITE, to what was open before it was copied up", calls)
 	}
+	if calls := s.Calls(); calls["CREATE"] != 2 || calls["MKNOD"] > 0 {
+		t.Errorf("%v: want two files made and opened at once", calls)
+	}
 }
 
 func passed(t *testing.T, mnt string) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -154,6 +155,9 @@ func (c *conn) guard() {
 		last = seq
 		if idle < 50 {
 			continue
+		}
+		if c.server.tree.trim() {
+			debug.FreeOSMemory() // the kernel has forgotten a large tree
 		}
 		c.asleep.Store(true)
 		c.mu.Lock()
@@ -329,12 +333,12 @@ func (c *conn) refuse(op uint32) unix.Errno {
 	switch op {
 	case opForget, opBatchForget, opInit, opNotifyReply, opRelease, opDestroy:
 		return 0
-	case opOpen:
+	case opOpen, opCreate:
 		if c.passthrough.Load() {
 			break
 		}
 		fallthrough
-	case opInterrupt, opFlush, opFsync, opFsyncDir, opOpenDir, opCreate:
+	case opInterrupt, opFlush, opFsync, opFsyncDir, opOpenDir:
 		if c.stale.Load() && op != opInterrupt {
 			return unix.ESTALE
 		}

@@ -41,9 +41,10 @@
 // kernel then makes files by MKNOD, and opens and closes them without asking.
 // A file or directory that it has in its cache is opened, read and closed in no
 // round trip at all. So a file is copied up when it is first written, not when
-// it is opened for writing. fsync does nothing, as in an overlay mounted
-// volatile: what must last is synced when a branch is kept or committed. Locks
-// of files are the kernel's own.
+// it is opened for writing. (With passthrough files must be opened, and are made
+// and opened at once.) fsync does nothing, as in an overlay mounted volatile:
+// what must last is synced when a branch is kept or committed. Locks of files
+// are the kernel's own.
 //
 // Data is written through. Writeback would leave size and times of files to the
 // kernel, also where somebody changes the base, and costs one request more for

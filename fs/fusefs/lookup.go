@@ -172,9 +172,8 @@ func (t *tree) forget(id, lookups uint64) {
 	}
 	t.fds.empty(&n.slot)
 	if gone != nil {
-		gone.Close()
 		t.orphans.Add(-1)
-		t.room.free()
+		t.work.bury(gone)
 	}
 }
 

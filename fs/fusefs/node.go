@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -149,6 +150,14 @@ func (n *node) changed() {
 	}
 }
 
+// onlyInLayer says that n is no directory and has one name, in the layer, which
+// nobody else writes: there is no need to look.
+func (n *node) onlyInLayer() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.isDir() && n.level.Load() == 0 && n.links == 0 && len(n.names) == 1
+}
+
 // addName notes one more name of what is no directory.
 func (n *node) addName(in *node, as string) {
 	n.mu.Lock()
@@ -184,6 +193,7 @@ type table struct {
 	byID  map[uint64]*node
 	byKey map[key]*node // all but directories
 	next  uint64
+	dead  int // nodes that went since the last trim
 
 	// removed counts the names that sessions removed of an inode of the base
 	// with several, which the base still has.
@@ -291,7 +301,30 @@ func (t *table) forget(id, lookups uint64) (*node, bool) {
 	}
 	delete(t.byID, id)
 	t.unkey(n)
+	t.dead++
 	return n, true
+}
+
+// many are as many nodes as make it worth to give their memory back.
+const many = 4_000
+
+// trim makes the table as small as what is left in it, if very much has gone,
+// and says whether it did: maps never shrink.
+func (t *table) trim() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dead < many {
+		return false
+	}
+	t.byID, t.byKey, t.dead = shrunk(t.byID), shrunk(t.byKey), 0
+	return true
+}
+
+// shrunk is m as if nothing more had ever been in it; maps.Clone keeps the size.
+func shrunk[K comparable](m map[K]*node) map[K]*node {
+	small := make(map[K]*node, len(m))
+	maps.Copy(small, m)
+	return small
 }
 
 // all lists the nodes that the kernel knows.

@@ -38,6 +38,28 @@ func (f *files) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse
 			return status(err)
 		}
 	}
+	return f.open(n, write, out)
+}
+
+// Create makes a file and opens it, in one round trip.
+func (f *files) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+	p, st := f.dir(in.NodeId)
+	if st != fuse.OK {
+		return st
+	}
+	n, s, err := f.t.makeFile(p, name, wanted{in.Mode, in.Umask, in.Owner})
+	if st := f.answer(n, s, err, &out.EntryOut); st != fuse.OK {
+		return st
+	}
+	st = f.open(n, true, &out.OpenOut)
+	if st != fuse.OK {
+		f.t.forget(n.id, 1) // the kernel does not know it, then
+	}
+	return st
+}
+
+// open opens n, which is in the layer if it is to be written.
+func (f *files) open(n *node, write bool, out *fuse.OpenOut) fuse.Status {
 	h, err := f.t.content(n, write)
 	if err != nil {
 		return status(err)
@@ -45,23 +67,28 @@ func (f *files) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse
 	defer f.t.fds.done(h)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.level.Load() > 0 || n.open.cached > 0 || write && n.open.passed == 0 && f.t.room.scarce() {
-		n.open.cached++
-		out.Fh, out.OpenFlags = openCached, fuse.FOPEN_KEEP_CACHE|fuse.FOPEN_NOFLUSH
-		return fuse.OK
-	}
-	if n.open.passed == 0 {
-		id, errno := f.conn.back(h.fd)
-		if errno != 0 {
-			// Not privileged, or not on this kernel. All goes on as if without.
-			f.conn.passthrough.Store(false)
-			return fuse.ENOSYS
+	if n.level.Load() == 0 && n.open.cached == 0 && (n.open.passed > 0 || !write || !f.t.room.scarce()) {
+		if n.open.passed > 0 || f.back(n, h.fd) {
+			n.open.passed++
+			out.Fh, out.OpenFlags, out.BackingID = openPassed, fuse.FOPEN_PASSTHROUGH|fuse.FOPEN_NOFLUSH, n.open.backing
+			return fuse.OK
 		}
-		n.open.backing = id
 	}
-	n.open.passed++
-	out.Fh, out.OpenFlags, out.BackingID = openPassed, fuse.FOPEN_PASSTHROUGH|fuse.FOPEN_NOFLUSH, n.open.backing
+	n.open.cached++
+	out.Fh, out.OpenFlags = openCached, fuse.FOPEN_KEEP_CACHE|fuse.FOPEN_NOFLUSH
 	return fuse.OK
+}
+
+// back puts fd behind n. If that does not work, we have not the privilege, or
+// not on this kernel, and files are not opened from now on.
+func (f *files) back(n *node, fd int) bool {
+	id, errno := f.conn.back(fd)
+	if errno != 0 {
+		f.conn.passthrough.Store(false)
+		return false
+	}
+	n.open.backing = id
+	return true
 }
 
 // Release ends what Open began.

@@ -20,6 +20,9 @@ type entry struct {
 // entry looks name up in p, under tree.Lock. Without a node the kernel is
 // about to change what it has not looked up, or what changed outside.
 func (t *tree) entry(p *node, as string) (entry, error) {
+	if c := p.child(as); c != nil && c.onlyInLayer() {
+		return entry{node: c}, nil
+	}
 	f, err := t.find(p, as)
 	if err != nil {
 		return entry{}, err

@@ -346,45 +346,86 @@ func descriptors(t *testing.T, mnt string) {
 	ask(t, "count")
 }
 
-// TestForget walks a large tree: when the kernel has forgotten it, so have we.
+// TestForget walks a large tree, with few descriptors and little memory for
+// each file; when the kernel has forgotten it, so have we. It runs alone, for it
+// looks at the heap of this process.
 func TestForget(t *testing.T) {
-	t.Parallel()
+	const entries = 8_080
 	l := newLab(t)
-	for d := range 40 {
+	for d := range 80 {
 		dir := l.base(fmt.Sprint(d))
 		check(t, os.Mkdir(dir, 0o755))
 		for f := range 100 {
 			check(t, os.WriteFile(fmt.Sprintf("%s/%d", dir, f), nil, 0o644))
 		}
 	}
-	l.do = map[string]func(*Server) error{"drop": func(s *Server) error {
-		if n := len(s.tree.all()); n < 4000 {
+	l.most = 100
+	var before int64
+	l.do = map[string]func(*Server) error{"begin": func(s *Server) error {
+		before = heap(s)
+		return nil
+	}, "walked": func(s *Server) error {
+		if n := len(s.tree.all()); n <= entries {
 			return fmt.Errorf("only %d nodes", n)
 		}
+		if n := s.tree.fds.n; n > l.most {
+			return fmt.Errorf("%d descriptors, want at most %d", n, l.most)
+		}
+		if each := (heap(s) - before) / entries; each > 1<<10 {
+			return fmt.Errorf("%d bytes of memory for each file", each)
+		}
+		return nil
+	}, "drop": func(s *Server) error {
+		var left error
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
 			s.conn.dropCaches(s.tree)
 			s.tree.table.mu.Lock()
-			left, keys := len(s.tree.byID), len(s.tree.byKey)
+			nodes, keys := len(s.tree.byID), len(s.tree.byKey)
 			s.tree.table.mu.Unlock()
-			if left == 1 && keys == 0 {
+			if nodes > 1 || keys > 0 {
+				left = fmt.Errorf("%d nodes and %d keys are left", nodes, keys)
+				continue
+			}
+			s.tree.trim() // unless the guard was faster
+			now := heap(s) - before
+			if now <= entries*128+bufSize {
 				return nil
 			}
+			left = fmt.Errorf("%d bytes of memory are left", now)
 		}
-		return fmt.Errorf("%d nodes are left", len(s.tree.all()))
+		return left
 	}}
 	l.inside(t, "forget")
 }
 
+// heap is how much memory is in use, but for the buffers of readers, who come
+// and go.
+func heap(s *Server) int64 {
+	buffers := func() int64 {
+		s.conn.mu.Lock()
+		defer s.conn.mu.Unlock()
+		return int64(s.conn.readers+len(s.conn.free)) * 2 * bufSize
+	}
+	before := buffers()
+	runtime.GC()
+	runtime.GC() // what only finalizers or pools have held is gone then, too
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) - max(before, buffers())
+}
+
 func forgotten(t *testing.T, mnt string) {
+	ask(t, "begin")
 	n := 0
 	check(t, filepath.WalkDir(mnt, func(path string, _ os.DirEntry, err error) error {
 		n++
 		_, err2 := os.Lstat(path)
 		return errors.Join(err, err2)
 	}))
-	if n != 4041 {
-		t.Errorf("%d entries, want 4041", n)
+	if n != 8081 {
+		t.Errorf("%d entries, want 8081", n)
 	}
+	ask(t, "walked")
 	ask(t, "drop")
 }
 

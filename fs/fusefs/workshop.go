@@ -26,6 +26,9 @@ type workshop struct {
 	room    *room
 	trash   chan string // names of directories to be removed
 	stopped chan struct{}
+
+	dead   chan *sys.Dir // what was removed and is to be let go of
+	buried chan struct{}
 }
 
 // openWorkshop makes a directory of its own below path: what an engine that
@@ -35,7 +38,8 @@ func openWorkshop(path string, room *room) (*workshop, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &workshop{outer: outer, room: room, trash: make(chan string, 1<<10), stopped: make(chan struct{})}
+	w := &workshop{outer: outer, room: room, trash: make(chan string, 1<<10), stopped: make(chan struct{}),
+		dead: make(chan *sys.Dir, 1<<8), buried: make(chan struct{})}
 	for i := 0; ; i++ {
 		w.name = fmt.Sprintf("fuse-%d", i)
 		err = outer.Mkdir(w.name, 0o700)
@@ -52,6 +56,7 @@ func openWorkshop(path string, room *room) (*workshop, error) {
 	}
 	room.dir = w.dir
 	go w.sweep()
+	go w.digger()
 	return w, nil
 }
 
@@ -59,7 +64,9 @@ func openWorkshop(path string, room *room) (*workshop, error) {
 // now. An error is of no account: the whole is the branch's to remove.
 func (w *workshop) close() {
 	close(w.trash)
+	close(w.dead)
 	<-w.stopped
+	<-w.buried
 	w.remove("")
 	w.dir.Close()
 	w.outer.Rmdir(w.name)
@@ -100,6 +107,25 @@ func (w *workshop) scrap(name string) {
 	select {
 	case w.trash <- name:
 	default: // much to do: it waits for close
+	}
+}
+
+// bury closes the last descriptor of a removed file, behind the requests: to
+// free what it held takes the file system as long as all the rest.
+func (w *workshop) bury(d *sys.Dir) {
+	select {
+	case w.dead <- d:
+	default:
+		d.Close()
+		w.room.free()
+	}
+}
+
+func (w *workshop) digger() {
+	defer close(w.buried)
+	for d := range w.dead {
+		d.Close()
+		w.room.free()
 	}
 }
 
