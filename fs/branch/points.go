@@ -17,6 +17,8 @@ import (
 type MountPoints struct {
 	Paths []string
 
+	store  *Store
+	place  string // id of the further store; "": the home store
 	holder *sys.Dir
 	parent *sys.Dir // of holder, if that is nobody else's; else nil
 	id     string
@@ -38,7 +40,7 @@ func isPoint(name string) bool {
 // MountPoints makes count mount points for b, in the user's runtime directory,
 // in shared memory, or beside the layers, whichever is to be had first.
 func (b *Branch) MountPoints(count int, mounts []sys.Mount, runtime string) (*MountPoints, error) {
-	m := &MountPoints{id: b.ID}
+	m := &MountPoints{store: b.store, id: b.ID}
 	err := holding(b.store.dir, lockName, func() error {
 		p, err := b.store.pointPlace(mounts, runtime)
 		if err != nil {
@@ -48,6 +50,7 @@ func (b *Branch) MountPoints(count int, mounts []sys.Mount, runtime string) (*Mo
 			m.holder, err = b.dir.Sub("")
 			return err
 		}
+		m.place = p.id
 		if err := p.dir.Mkdir(b.ID, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
@@ -105,7 +108,30 @@ func (m *MountPoints) Remove() error {
 			errs = append(errs, d.Close())
 		}
 	}
+	if m.place != "" {
+		err := holding(m.store.dir, lockName, m.forget)
+		if !errors.Is(err, unix.ENOENT) { // somebody else was faster
+			errs = append(errs, err)
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// forget lets the store go that was made for mount points, if nobody needs it.
+// The store's lock is held.
+func (m *MountPoints) forget() error {
+	p, err := m.store.openFurther(m.place)
+	if err != nil {
+		return err
+	}
+	used, err := m.store.usedStores()
+	if err != nil || used[m.place] {
+		return err
+	}
+	if entries, err := p.dir.Entries(); err != nil || len(entries) > 0 {
+		return err
+	}
+	return m.store.forget(m.place)
 }
 
 // Abandoned has unmount called for each mount of the type fstype, in mounts, on

@@ -122,17 +122,20 @@ func TestMountPointsWithoutRuntime(t *testing.T) {
 	if filepath.Dir(place) != sharedMemory && place != w.store.branches.Name() {
 		t.Errorf("the mount point is %s", points.Paths[0])
 	}
-	if err := points.Remove(); err != nil {
-		t.Error(err)
+	other, err := w.create("other").MountPoints(1, w.mounts, "")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Lstat(points.Paths[0]); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is still there: %v", points.Paths[0], err)
-	}
-	if err := b.Discard(); err != nil {
-		t.Error(err)
-	}
-	if err := w.store.Tidy(t.Context()); err != nil {
-		t.Error(err)
+	for i, p := range []*MountPoints{points, other} {
+		if _, err := os.Lstat(place); err != nil {
+			t.Errorf("with %d left: %v", 2-i, err)
+		}
+		if err := p.Remove(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(p.Paths[0]); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", p.Paths[0], err)
+		}
 	}
 	if _, err := os.Lstat(place); place != w.store.branches.Name() && !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is still there: %v", place, err)
