@@ -32,6 +32,7 @@ func (l *lab) works(kinds []string, report func(w workload, took map[string][]ti
 	if l.short {
 		rounds = 1
 	}
+	l.sets++
 	m, err := l.materials()
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ type lab struct {
 	null    *os.File
 	lock    *os.File // the marker, locked while we live
 	table   table
+	sets    int // of places: a section that has some has its own
 }
 
 // open makes the scratch directory and finds what is measured.

@@ -109,7 +109,7 @@ func (l *lab) stand(kind string, round int) (*place, error) {
 
 // placeDir is the directory of one place, the same inside and in the base.
 func (l *lab) placeDir(kind string, round int) string {
-	return filepath.Join(l.home, "run", fmt.Sprintf("%s-%d", strings.NewReplacer(" ", "-", "--", "-").Replace(kind), round))
+	return filepath.Join(l.home, "run", fmt.Sprintf("%d-%s-%d", l.sets, strings.NewReplacer(" ", "-", "--", "-").Replace(kind), round))
 }
 
 // escape puts a path into the options of mount(2) for overlay.
