@@ -369,11 +369,14 @@ func (s *Session) Linger(ctx context.Context) error {
 
 func (s *Session) empties(ctx context.Context, q request) ([]Process, error) {
 	s.mu.Lock()
+	alone := s.exit != nil && !s.exit.Left // init, and who would start another?
 	s.empty, s.killed, s.ending = false, nil, q.kind == requestEnd
 	s.mu.Unlock()
-	err := s.request(q)
-	if err == nil {
-		err = s.until(ctx, func() bool { return s.empty })
+	var err error
+	if !alone {
+		if err = s.request(q); err == nil {
+			err = s.until(ctx, func() bool { return s.empty })
+		}
 	}
 	if s.master != nil {
 		s.master.drain()
