@@ -294,6 +294,18 @@ func TestHostMountRefused(t *testing.T) {
 			t.Errorf("doctor says\n%s", o.stdout)
 		}
 	})
+	t.Run("elsewhere in HOME", func(t *testing.T) {
+		r := newTeam(t)
+		r.asRoot(fmt.Sprintf("umask 0; echo theirs > ../home/all; mkdir ../home/own; chown %[1]d:%[1]d ../home/own", account))
+		for _, dir := range []string{r.home, filepath.Join(r.home, "own")} {
+			cmd := r.shell("-y", "echo x > new")
+			cmd.Dir, cmd.Env = dir, append(cmd.Env, "PATH=/nowhere")
+			o := r.finish(cmd).want(0)
+			if said := strings.Contains(o.stderr, "fusermount3"); said != (dir == r.home) {
+				t.Errorf("in %s: %s", dir, o.stderr)
+			}
+		}
+	})
 	t.Run("overlay", func(t *testing.T) {
 		if onFuse() {
 			t.Skip("the suite runs on the fuse engine")

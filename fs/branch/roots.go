@@ -176,7 +176,7 @@ func (c *coverage) addDir() error {
 // was named must be there; of the rest, what is not there is passed over and
 // what cannot be written is left out with a note.
 func (c *coverage) add(w *want) error {
-	named := strings.HasPrefix(w.why, "--") || w.why == whyDir
+	named := w.named()
 	path, err := filepath.EvalSymlinks(w.name)
 	if err == nil && !filepath.IsAbs(path) {
 		err = &os.PathError{Op: "resolve", Path: w.name, Err: unix.EINVAL}
@@ -223,6 +223,9 @@ func (c *coverage) add(w *want) error {
 }
 
 const whyDir = "the working directory"
+
+// named says whether the user said it, or is in it.
+func (w *want) named() bool { return strings.HasPrefix(w.why, "--") || w.why == whyDir }
 
 // addPrivate makes a temporary directory private, unless a root lies in it or
 // it in a root: then it is read-only, or part of that.

@@ -15,16 +15,21 @@ import (
 // each mount below it. A *engine.Refusal says why none does.
 func (c *coverage) capture(w *want) error {
 	engines := c.Engines
-	foreign, err := c.foreign(w)
+	foreign, in, err := c.foreign(w)
 	if err != nil {
 		return err
 	}
+	note := func(format, why string) {
+		if in.named() { // each run would say so of a HOME that it has nothing to do with
+			c.note(format, foreign, why)
+		}
+	}
 	if foreign != "" && c.Foreign == nil {
-		c.note("%s, %s", foreign, c.Refused)
+		note("%s, %s", c.Refused)
 	} else if foreign != "" {
 		err := c.Foreign.Probe(w.path, c.Mounts)
 		if refusal, ok := errors.AsType[*engine.Refusal](err); ok {
-			c.note("%s, and %s", foreign, refusal.Why)
+			note("%s, and %s", refusal.Why)
 		} else if err != nil {
 			return err
 		}
@@ -52,22 +57,23 @@ func (c *coverage) capture(w *want) error {
 	return refused
 }
 
-// foreign says what of a root that w would make takes the engine Foreign: in w,
-// or in what else is to be captured and lies in it. In directories for temporary
-// files, which are root's everywhere, nothing is looked for.
-func (c *coverage) foreign(w *want) (string, error) {
+// foreign says what of a root that w would make takes the engine Foreign, and in
+// what it was seen: w, or what else is to be captured and lies in it. In
+// directories for temporary files, which are root's everywhere, nothing is
+// looked for.
+func (c *coverage) foreign(w *want) (what string, in *want, err error) {
 	if c.Foreign == nil && c.Refused == "" {
-		return "", nil
+		return "", nil, nil
 	}
 	for _, other := range append([]*want{w}, c.wants...) {
 		if other.temp || other.stat.MntID != w.stat.MntID || other != w && !engine.IsBelow(other.path, w.path) {
 			continue
 		}
 		if what, err := findForeign(other.dir, other.stat); what != "" || err != nil {
-			return what, err
+			return what, other, err
 		}
 	}
-	return "", nil
+	return "", nil, nil
 }
 
 // also adds why another engine has refused.
