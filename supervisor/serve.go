@@ -13,8 +13,8 @@ import (
 )
 
 // serve answers on dev for the root at m, in which the paths in hidden are not,
-// until the session is over. This process must
-// never touch what it serves: it sees the base by its own mounts.
+// until the session is over. This process must never touch what it serves: it
+// sees the base by its own mounts.
 func (s *session) serve(m engine.Mount, dev *os.File, hidden []string) error {
 	merged := &merges{root: m.Target, ino: map[string]uint64{}}
 	s.merged = append(s.merged, merged)

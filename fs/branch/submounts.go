@@ -14,31 +14,28 @@ import (
 // capture makes a root of w, by the first engine that does not refuse, and of
 // each mount below it. A *engine.Refusal says why none does.
 func (c *coverage) capture(w *want) error {
-	engines := c.Engines
 	foreign, in, err := c.foreign(w)
 	if err != nil {
 		return err
 	}
 	note := func(format, why string) {
-		if in.named() { // each run would say so of a HOME that it has nothing to do with
+		if foreign != "" && in.named() { // each run would say so of a HOME that it has nothing to do with
 			c.note(format, foreign, why)
 		}
 	}
-	if foreign != "" && c.Foreign == nil {
+	engines := c.Engines
+	if c.Foreign == nil {
 		note("%s, %s", c.Refused)
-	} else if foreign != "" {
-		err := c.Foreign.Probe(w.path, c.Mounts)
-		if refusal, ok := errors.AsType[*engine.Refusal](err); ok {
-			note("%s, and %s", refusal.Why)
-		} else if err != nil {
-			return err
-		}
+	} else if foreign != "" && engines[0] != c.Foreign {
 		engines = append([]engine.Engine{c.Foreign}, engines...)
 	}
 	var refused *engine.Refusal
 	for _, e := range engines {
 		err := e.Probe(w.path, c.Mounts)
 		if refusal, ok := errors.AsType[*engine.Refusal](err); ok {
+			if e == c.Foreign {
+				note("%s, and %s", refusal.Why)
+			}
 			refused = also(refused, refusal)
 			continue
 		}
