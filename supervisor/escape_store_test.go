@@ -31,7 +31,7 @@ func TestForgedStores(t *testing.T) {
 				for cmd in "recover" "branches" "changes" "--abort -q true" "-y -q true" "--scope dir -y -q true"; do
 					try $cmd >/dev/null 2>&1
 				done
-				cat $D/out/f; try branches; TRY_STORE=$F try recover | grep -c committed; cat $D/out/f; rm -rf $F
+				cat $D/out/f; try branches; TRY_STORE=$F try recover | grep -c committed; cat $D/out/f`+clearFurther("$F")+`rm -rf $F
 			done`, strings.Repeat("base\ntry: no branches\n1\nforged\n", 8))
 	})
 }
