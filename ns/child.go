@@ -8,15 +8,15 @@ import (
 )
 
 // This file and pid1.go run in a process that was forked from a Go program
-// without an exec. Only one thread came along. The scheduler, the garbage
-// collector and the locks of the allocator are as some other thread, which
-// does not exist here, may have left them. So the code keeps these rules:
+// without an exec, in its memory or in a copy of that (fork.go). The scheduler,
+// the garbage collector and the allocator belong to the other threads, which
+// know nothing of this one, or do not exist here. So the code keeps these rules:
 //
 //   - every function is a nosplit method of *child, so that no stack ever
 //     grows, and the linker proves that the deepest chain fits;
 //   - nothing allocates, nothing stores a pointer (a write barrier may be
-//     on): addresses are uintptr, all memory is in the child struct or in
-//     the arena, both made before the fork;
+//     on): addresses are uintptr, all memory is in the child struct, its
+//     stack too, or in the arena, both made before the fork;
 //   - nothing is called but the methods here and the raw system calls, which
 //     do not tell the scheduler that they block.
 //
@@ -55,7 +55,6 @@ type child struct {
 	stat  int32
 
 	cmd      int32 // the program that runs, 0: none
-	born     bool  // this process is the program, no longer init
 	program  int32
 	stage    int32 // of the end: stageNone …
 	linger   bool
@@ -65,6 +64,10 @@ type child struct {
 	saved    [terminalSize]byte // the caller's terminal as it was,
 	raw      [terminalSize]byte // and as the supervisor set it; empty: not set
 	isRaw    bool
+
+	enter uintptr // address of enter
+	fresh *child  // what each program begins with: a copy from before the fork
+	space stack
 }
 
 // An idMap is one of /proc/PID/uid_map and gid_map, ready to be written.

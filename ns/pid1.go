@@ -21,24 +21,19 @@ const (
 	groupWait = 5e6   // ns; for so long the copy of a signal for our group may take
 )
 
-// main is the whole life of init.
+// main is the whole life of init, from operation pc on.
 //
 //go:nosplit
 //go:norace
-func (c *child) main() { c.mainFrom(0) }
-
-//go:nosplit
-//go:norace
-func (c *child) mainFrom(pc int) {
+func (c *child) main(pc int) {
 	if pc, errno := c.run(pc); errno != 0 {
 		c.fail(pc, errno)
 		c.exit(125)
 	}
 	c.start(0)
-	for !c.born {
+	for {
 		c.serve()
 	}
-	c.become(c.program)
 }
 
 // serve waits for one event and deals with it.
@@ -55,9 +50,6 @@ func (c *child) serve() {
 	c.obey()
 	c.readSignals()
 	c.reap() // in every round: whoever reads signals may have read SIGCHLD
-	if c.born {
-		return
-	}
 	if c.stage != stageNone && c.clock() >= c.deadline {
 		c.kill(uintptr(unix.SIGKILL))
 		c.stage, c.deadline = stageKill, c.clock()+killAgain
@@ -306,16 +298,12 @@ func (c *child) signal(sig uintptr) {
 //go:norace
 //go:nocheckptr
 func (c *child) start(i int32) {
-	flags := uintptr(unix.SIGCHLD)
+	flags := uintptr(unix.CLONE_VM | unix.SIGCHLD)
 	if len(c.maps) > 0 {
 		flags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNS
 	}
-	c.program, c.stat = i, 0
-	pid, errno := c.call(unix.SYS_CLONE, flags, 0, 0, 0, 0, 0)
-	if errno == 0 && pid == 0 {
-		c.born = true // the loop in mainFrom sees it: the stack here is deep enough
-		return
-	}
+	c.program = i
+	pid, errno := fork(flags, c.fresh.stack(), 0, c.enter, c.fresh, i)
 	if errno == 0 && len(c.maps) > 0 {
 		if errno = c.writeMaps(pid); errno != 0 {
 			c.call(unix.SYS_KILL, pid, uintptr(unix.SIGKILL), 0, 0, 0, 0)
@@ -345,6 +333,7 @@ func (c *child) entryOf(i int32) int {
 //go:nosplit
 //go:norace
 func (c *child) become(i int32) {
+	c.program, c.stat = i, 0
 	pc, errno := c.run(c.entryOf(i))
 	if errno != 0 {
 		c.fail(pc, errno)

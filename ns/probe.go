@@ -110,13 +110,13 @@ func errand(flags uintptr, keep []int, body func(*plan)) ([]int, error) {
 	}
 	c := p.child()
 	c.control, c.outer = uintptr(p.control), -1
-	pid, pidfd, err := c.fork(flags | unix.CLONE_PIDFD)
+	pid, pidfd, err := c.launch(flags|unix.CLONE_PIDFD, false)
 	unix.Close(pair[1])
 	if err != nil {
 		unix.Close(pair[0])
 		return nil, err
 	}
-	s := newSession(p, os.NewFile(uintptr(pair[0]), "control socket"), pid, pidfd)
+	s := newSession(p, c, os.NewFile(uintptr(pair[0]), "control socket"), pid, pidfd)
 	defer s.Close()
 	if spec.Root {
 		if err := s.writeMaps(maps); err != nil {

@@ -91,7 +91,8 @@ func Init() {
 		c.fail(resume, uintptr(err.(unix.Errno)))
 		os.Exit(125)
 	}
-	c.mainFrom(resume)
+	c.breed()
+	c.main(resume)
 }
 
 // forwardSignals reads signals as Go does it, since other threads of this

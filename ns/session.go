@@ -18,6 +18,7 @@ import (
 // goroutines; Wait, Run, End and Linger are meant to follow one another.
 type Session struct {
 	plan    *plan
+	child   *child // what init works on
 	control *os.File
 	conn    syscall.RawConn
 	pid     int // of init, on the host
@@ -46,8 +47,8 @@ type Session struct {
 // errGone: init ended while something was still expected of it.
 var errGone error = &Failure{Step: "run"}
 
-func newSession(p *plan, control *os.File, pid, pidfd int) *Session {
-	s := &Session{plan: p, control: control, pid: pid, pidfd: pidfd, moved: make(chan struct{})}
+func newSession(p *plan, c *child, control *os.File, pid, pidfd int) *Session {
+	s := &Session{plan: p, child: c, control: control, pid: pid, pidfd: pidfd, moved: make(chan struct{})}
 	s.warnings = p.warnings
 	return s
 }
@@ -458,6 +459,7 @@ func (s *Session) reap() error {
 			if err != nil && !errors.Is(err, unix.ECHILD) { // ECHILD: the program ignores SIGCHLD
 				return fmt.Errorf("reap init: %w", err)
 			}
+			s.child.gone()
 			return nil
 		}
 	}

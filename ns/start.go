@@ -3,9 +3,7 @@ package ns
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -138,12 +136,11 @@ func (p *plan) start(control *os.File) (*Session, error) {
 	if p.spec.NetNone {
 		flags |= unix.CLONE_NEWNET
 	}
-	pid, pidfd, err := c.fork(flags)
-	runtime.KeepAlive(p)
+	pid, pidfd, err := c.launch(flags, true)
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(p, control, pid, pidfd)
+	s := newSession(p, c, control, pid, pidfd)
 	if p.spec.Root {
 		if err := s.writeMaps(maps); err != nil {
 			s.Close()
@@ -151,38 +148,6 @@ func (p *plan) start(control *os.File) (*Session, error) {
 		}
 	}
 	return s, nil
-}
-
-// fork makes init: a copy of this process with one thread, that of the
-// caller, in new namespaces. The signals are blocked around it: a Go signal
-// handler must never run in the child. ForkLock keeps descriptors out that
-// another goroutine has opened and not yet marked close-on-exec.
-func (c *child) fork(flags uintptr) (pid, pidfd int, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	result := new(int32)
-	syscall.ForkLock.Lock()
-	mask := blockSignals()
-	r, errno := c.clone(flags|uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(result)))
-	setSignals(mask)
-	syscall.ForkLock.Unlock()
-	runtime.KeepAlive(result)
-	if errno != 0 {
-		return 0, -1, &Failure{Step: "make namespaces", Errno: unix.Errno(errno)}
-	}
-	return int(r), int(*result), nil
-}
-
-// clone returns in the parent only.
-//
-//go:nosplit
-//go:norace
-func (c *child) clone(flags, pidfd uintptr) (uintptr, uintptr) {
-	pid, errno := c.call(unix.SYS_CLONE, flags, 0, pidfd, 0, 0, 0)
-	if errno == 0 && pid == 0 {
-		c.main()
-	}
-	return pid, errno
 }
 
 // rootMaps are the identity over all ids that this user namespace has: all

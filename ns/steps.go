@@ -147,6 +147,7 @@ func (p *plan) mapIDs() {
 		p.call(opSome, p.into())
 		return
 	}
+	p.call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1) // a copy of memory that another init has hidden is hidden too
 	p.write("/proc/self/setgroups", "deny")
 	p.write("/proc/self/uid_map", fmt.Sprintf("%d %d 1\n", p.spec.UID, os.Geteuid()))
 	p.write("/proc/self/gid_map", fmt.Sprintf("%d %d 1\n", p.spec.GID, os.Getegid()))
