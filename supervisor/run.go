@@ -12,9 +12,10 @@ import (
 // no session: nothing ran and nothing is left. What failed after CMD was
 // started is in Result.Err.
 func Run(ctx context.Context, o Options, ui UI) (*Result, error) {
-	sig := catch()
-	defer sig.release()
+	caught := catching()
 	set, err := prepare(o)
+	sig := caught()
+	defer sig.release()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (s *session) finish(ctx context.Context) error {
 		}
 	}
 	s.res.Err = failed
-	if fate == Commit && failed == nil {
+	if fate != Ask {
 		s.dismiss()
 	}
 	if fate == Abort && s.set.opts.Unseen {

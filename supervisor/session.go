@@ -111,6 +111,7 @@ func (s *session) start(ctx context.Context) error {
 		s.warn(w)
 	}
 	s.ui.Event(Event{Kind: "started", Result: s.res, PID: s.ns.PID()})
+	s.b.Clear()
 	if s.set.opts.OnSuccess != Abort {
 		go func() { // while CMD runs, what nobody has to wait for when it has ended
 			s.set.survey(s.b)

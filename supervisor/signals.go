@@ -31,6 +31,14 @@ func catch() *signals {
 	return s
 }
 
+// catching is catch behind one's back, for as long as nothing is made that a
+// signal must not leave: os/signal changes threads twice for each of them.
+func catching() func() *signals {
+	c := make(chan *signals, 1)
+	go func() { c <- catch() }()
+	return func() *signals { return <-c }
+}
+
 func (s *signals) release() { signal.Stop(s.c) }
 
 // shield makes the process fit to apply a commit: no stop by the terminal, and

@@ -91,7 +91,10 @@ func parseWord(args []string) (commandLine, error) {
 	if err != nil {
 		return commandLine{global: all.globalFlags}, &usageError{err: parseError(err), word: wordIn(args)}
 	}
-	return commandLine{all.globalFlags, func(p *program) error { return ctx.Run(p) }}, nil
+	return commandLine{all.globalFlags, func(p *program) error {
+		surviveBrokenPipes()
+		return ctx.Run(p)
+	}}, nil
 }
 
 // parserOptions are the same for both parsers: help is ours, and nothing in

@@ -122,28 +122,38 @@ func surviveBrokenPipes() {
 
 // lateSignals are those that come when the run is over and only words are left
 // to be said: they end us, with the status that is known (H26).
-type lateSignals chan os.Signal
+type lateSignals struct {
+	c      chan os.Signal
+	caught chan struct{} // closed when all are
+}
 
-// catchLate begins to listen before the run, so that there is no gap behind it.
-func catchLate() lateSignals {
-	c := make(lateSignals, 1)
-	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
-		if !signal.Ignored(sig) {
-			signal.Notify(c, sig)
+// catchLate begins to listen before the run, so that there is no gap behind it,
+// and survives broken pipes. Nobody waits for it before exit: os/signal changes
+// threads twice for each signal, which takes half a millisecond in all.
+func catchLate() *lateSignals {
+	l := &lateSignals{make(chan os.Signal, 1), make(chan struct{})}
+	go func() {
+		surviveBrokenPipes()
+		for _, sig := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
+			if !signal.Ignored(sig) {
+				signal.Notify(l.c, sig)
+			}
 		}
-	}
-	return c
+		close(l.caught)
+	}()
+	return l
 }
 
 // exit forgets what came during the run, which has dealt with it, and has the
 // next one end us.
-func (c lateSignals) exit(status int) {
+func (l *lateSignals) exit(status int) {
+	<-l.caught
 	select {
-	case <-c:
+	case <-l.c:
 	default:
 	}
 	go func() {
-		<-c
+		<-l.c
 		os.Exit(status) //lint:allow exit: nothing is left to be done
 	}()
 }

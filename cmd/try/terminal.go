@@ -23,7 +23,6 @@ type terminal struct {
 var _ supervisor.UI = (*terminal)(nil)
 
 func newTerminal(p *program, s style) *terminal {
-	surviveBrokenPipes()
 	s.color = p.color
 	return &terminal{p: p, style: s}
 }

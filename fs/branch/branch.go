@@ -24,6 +24,8 @@ type Branch struct {
 	// number is that of the commit once it was announced.
 	number uint64
 	sync   map[string]*os.File // by store; opened at the fork, empty for a branch that was opened
+
+	clearing clearing
 }
 
 // Info is a branch as the listing shows it. It may have changed since.
@@ -464,6 +466,7 @@ func (b *Branch) Save() error {
 // Close lets go of the branch: its lock is free, its state what was written
 // last.
 func (b *Branch) Close() error {
+	b.clearing.end()
 	var errs []error
 	for id, f := range b.sync {
 		errs = append(errs, f.Close())

@@ -3,6 +3,7 @@ package branch
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -14,6 +15,7 @@ import (
 // empty a trash nor the next run to make directories. It is only a quicker
 // Discard, which does it where anything is not as it was made.
 func (b *Branch) Recycle() error {
+	b.clearing.end()
 	ok, err := b.pristine()
 	if err != nil {
 		return fmt.Errorf("recycle branch %s: %w", b.Name, err)
@@ -69,7 +71,7 @@ func (b *Branch) pristine() (bool, error) {
 	for i := range b.Roots {
 		ok, err := blank(b.dir, upperName(i))
 		if err == nil && ok {
-			ok, err = idle(b.dir, workName(i))
+			ok, err = setAside(b.dir, workName(i))
 		}
 		if err != nil || !ok {
 			return false, err
@@ -103,22 +105,79 @@ func blank(d *sys.Dir, name string) (bool, error) {
 	return err == nil, err
 }
 
-// idle removes what overlayfs made in a work directory, if nothing else is in
-// it: work, mode 000, and in it the mark of a volatile mount.
-func idle(d *sys.Dir, name string) (bool, error) {
+// asideName is what overlayfs made in a work directory in the run before.
+const asideName = "old"
+
+// setAside makes a work directory empty for the next run. What overlayfs made
+// there is only moved: to remove a directory takes a file system that is mounted
+// with discard as long as all else that is done for an empty branch. Clear does
+// it while the next command runs.
+func setAside(d *sys.Dir, name string) (bool, error) {
 	work, err := d.Sub(name)
 	if err != nil {
 		return false, err
 	}
 	defer work.Close()
-	st, err := work.Stat("work")
+	err = work.Rename("work", work, asideName)
+	if errors.Is(err, unix.EEXIST) { // that run was too short
+		return idle(work, "work")
+	}
+	if errors.Is(err, unix.ENOENT) { // never mounted
+		return true, nil
+	}
+	return err == nil, err
+}
+
+// clearing is the removal of what was set aside, which goes on behind a run.
+type clearing struct {
+	stop atomic.Bool
+	done chan struct{} // nil: none was begun
+}
+
+// end lets the removal end as soon as it can.
+func (c *clearing) end() {
+	if c.done != nil {
+		c.stop.Store(true)
+		<-c.done
+		c.done = nil
+	}
+}
+
+// Clear begins to remove what the run before has set aside in the skeleton that
+// this branch was made of. It ends by itself, or with the branch; what is left
+// the next run removes.
+func (b *Branch) Clear() {
+	var names []string
+	for i := range b.Roots {
+		if b.Roots[i].Store == "" {
+			names = append(names, workName(b.Roots[i].Number))
+		}
+	}
+	b.clearing.done = make(chan struct{})
+	go func(d *sys.Dir) {
+		defer close(b.clearing.done)
+		for _, name := range names {
+			if work, err := d.Sub(name); err == nil {
+				if !b.clearing.stop.Load() {
+					_, _ = idle(work, asideName) // the next run tries again
+				}
+				work.Close()
+			}
+		}
+	}(b.dir)
+}
+
+// idle removes what overlayfs made in the work directory d, if nothing else is in
+// it: a directory of mode 000, and in it the mark of a volatile mount.
+func idle(d *sys.Dir, name string) (bool, error) {
+	st, err := d.Stat(name)
 	if errors.Is(err, unix.ENOENT) {
-		return true, nil // never mounted
+		return true, nil
 	}
 	if err != nil || !st.IsDir() {
 		return false, err
 	}
-	inner, err := openUp(work, "work", st)
+	inner, err := openUp(d, name, st)
 	if err != nil {
 		return false, err
 	}
@@ -126,7 +185,7 @@ func idle(d *sys.Dir, name string) (bool, error) {
 	if err := unmark(inner); err != nil {
 		return false, err
 	}
-	err = work.Rmdir("work")
+	err = d.Rmdir(name)
 	if errors.Is(err, unix.ENOTEMPTY) {
 		return false, nil
 	}

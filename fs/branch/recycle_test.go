@@ -9,20 +9,8 @@ func TestRecycleMakesTheSpareAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.create("otter")
-	id, path := b.ID, b.Path()
-	// What a kernel overlay leaves in the work directory of a root that was
-	// mounted, with the attribute that it sets on the layer.
-	if err := os.MkdirAll(path+"/w0/work/incompat/volatile", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path+"/w0/work/incompat/volatile/dirty", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range []string{"/w0/work/incompat/volatile", "/w0/work/incompat", "/w0/work"} {
-		if err := os.Chmod(path+dir, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
+	id := b.ID
+	mounted(t, b.Path()+"/w0")
 	if err := b.Recycle(); err != nil {
 		t.Fatal(err)
 	}
@@ -54,5 +42,55 @@ func TestRecycleDiscardsWhatWasWrittenTo(t *testing.T) {
 	}
 	if _, err := os.Lstat(w.store.Path() + "/trash/" + id); err != nil {
 		t.Errorf("a branch with a file in its layer is not in the trash: %v", err)
+	}
+}
+
+// mounted makes in the work directory of a root what a kernel overlay leaves
+// there.
+func mounted(t *testing.T, work string) {
+	t.Helper()
+	if err := os.MkdirAll(work+"/work/incompat/volatile", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(work+"/work/incompat/volatile/dirty", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"/work/incompat/volatile", "/work/incompat", "/work"} {
+		if err := os.Chmod(work+dir, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestClear: what a run has left in the skeleton is removed in the next one; if
+// that is too short, in one that comes later; and never more than once is there.
+func TestClear(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var id string
+	for i, clear := range []bool{false, false, true, true} {
+		b := w.create("otter")
+		if id == "" {
+			id = b.ID
+		}
+		if b.ID != id {
+			t.Fatalf("run %d has another skeleton", i)
+		}
+		work := b.Path() + "/w0"
+		if clear {
+			b.Clear()
+			<-b.clearing.done
+			if left, err := os.ReadDir(work); err != nil || len(left) != 0 {
+				t.Errorf("run %d: the work directory holds %v, %v", i, left, err)
+			}
+		}
+		mounted(t, work)
+		if err := b.Recycle(); err != nil {
+			t.Fatal(err)
+		}
+		left, err := os.ReadDir(w.store.Path() + "/" + spareName + "/" + id + "/w0")
+		if err != nil || len(left) != 1 || left[0].Name() != asideName {
+			t.Errorf("run %d leaves %v in the work directory, %v", i, left, err)
+		}
 	}
 }
