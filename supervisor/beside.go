@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -14,7 +15,9 @@ import (
 
 // TheBase is the base as it is now, for those who ask a policy about a path
 // without a branch.
-type TheBase struct{}
+type TheBase struct {
+	Stores []string // whose links, of old branches, are nobody's business
+}
 
 var _ policy.Base = TheBase{}
 
@@ -31,14 +34,18 @@ func (TheBase) Readlink(path string) string {
 const maxListed = 2000
 
 // Links lists the symbolic links below dir.
-func (TheBase) Links(dir string, depth int) []string {
+func (b TheBase) Links(dir string, depth int) []string {
 	var list []string
 	left := maxListed
 	level := []string{""}
 	for ; depth > 0 && len(level) > 0; depth-- {
 		var next []string
 		for _, sub := range level {
-			entries, err := os.ReadDir(filepath.Join(dir, sub))
+			at := filepath.Join(dir, sub)
+			if slices.Contains(b.Stores, at) {
+				continue
+			}
+			entries, err := os.ReadDir(at)
 			if err != nil {
 				continue // not there, or no directory
 			}

@@ -49,7 +49,7 @@ type setup struct {
 // survey is what the policy protects, in the base as it was when it was first
 // asked for. The branches of a run have the same roots.
 func (s *setup) survey(b *branch.Branch) *policy.Survey {
-	s.surveyed.Do(func() { s.seen = s.policy.Survey(rootNames(b), TheBase{}) })
+	s.surveyed.Do(func() { s.seen = s.policy.Survey(rootNames(b), TheBase{s.stores}) })
 	return s.seen
 }
 

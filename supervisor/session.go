@@ -114,6 +114,7 @@ func (s *session) start(ctx context.Context) error {
 	s.b.Clear()
 	if s.set.opts.OnSuccess != Abort {
 		go func() { // while CMD runs, what nobody has to wait for when it has ended
+			s.b.LookForRecords()
 			s.set.survey(s.b)
 			commit.Prepare()
 		}()

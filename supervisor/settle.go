@@ -286,14 +286,6 @@ func (c *committer) commit(ctx context.Context) (err error) {
 		c.res.Conflicts = conflicts
 		return &commit.ConflictError{Conflicts: conflicts}
 	}
-	if c.over != nil {
-		if err := c.over(); err != nil {
-			return err
-		}
-		for i := range c.roots {
-			c.roots[i].View = nil
-		}
-	}
 	return c.apply(ctx)
 }
 
@@ -355,7 +347,15 @@ func (c *committer) apply(ctx context.Context) error {
 	job := &commit.Job{
 		Dir: c.b.Path(), ID: c.b.ID, Roots: c.roots, Protected: protected, Spare: c.home.store.SpareJournal(),
 	}
-	err = job.Commit(ctx, vfs.Disk(), c.res.Plan, c.ui.Progress)
+	if c.over != nil { // as late as it may be: the namespaces take time to end
+		err = c.over()
+		for i := range c.roots {
+			c.roots[i].View = nil
+		}
+	}
+	if err == nil {
+		err = job.Commit(ctx, vfs.Disk(), c.res.Plan, c.ui.Progress)
+	}
 	switch conflict, ok := errors.AsType[*commit.ConflictError](err); {
 	case err == nil:
 		c.afterwards(errors.Join(c.b.RaiseEpoch(), c.b.Sealed(), c.b.SetState(branch.Committed)))

@@ -97,7 +97,7 @@ func (c *policyCheckCmd) explain(p *program, places policy.Places, loaded *polic
 	if err != nil {
 		return err
 	}
-	x := loaded.Explain([]string{places.Cwd, places.Home, "/tmp", "/var/tmp"}, supervisor.TheBase{}, change)
+	x := loaded.Explain([]string{places.Cwd, places.Home, "/tmp", "/var/tmp"}, supervisor.TheBase{Stores: places.Protected}, change)
 	action := x.Verdict.Action
 	if x.Verdict.Rule == nil {
 		action = policy.Allow

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"sync/atomic"
+
 	"golang.org/x/sys/unix"
 
 	"try/fs/engine"
@@ -26,6 +28,9 @@ type Branch struct {
 	sync   map[string]*os.File // by store; opened at the fork, empty for a branch that was opened
 
 	clearing clearing
+	// newest is one more than the number of the newest record, as of some time
+	// after the fork; 0: nobody has looked. Commits that came later have lists.
+	newest atomic.Uint64
 }
 
 // Info is a branch as the listing shows it. It may have changed since.

@@ -80,7 +80,7 @@ func (s *Store) seen() (uint64, error) {
 // The commit lock is held. Sealed or Withdrawn follows, by whoever recovers if
 // not by us.
 func (b *Branch) Announce(paths []string) error {
-	n, err := b.store.announce(b.ID, b.Name, paths, b.Commits, false)
+	n, err := b.store.announce(b.ID, b.Name, paths, b.Commits, b.newest.Load(), false)
 	if err != nil {
 		return fmt.Errorf("announce the commit of %s: %w", b.Name, err)
 	}
@@ -88,9 +88,17 @@ func (b *Branch) Announce(paths []string) error {
 	return nil
 }
 
+// LookForRecords looks at what Announce has to know of the records. It may be
+// called once after the fork, beside anything, and saves Announce the time.
+func (b *Branch) LookForRecords() {
+	if n, err := b.store.newestRecord(); err == nil {
+		b.newest.Store(n + 1)
+	}
+}
+
 // announce numbers what the branch or record id is about to apply; the number
-// is greater than after.
-func (s *Store) announce(id, name string, paths []string, after uint64, durable bool) (number uint64, err error) {
+// is greater than after. Of records newest says what a branch's does.
+func (s *Store) announce(id, name string, paths []string, after, newest uint64, durable bool) (number uint64, err error) {
 	list := make([]text, len(paths))
 	for i, p := range paths {
 		list[i] = text(p)
@@ -107,7 +115,7 @@ func (s *Store) announce(id, name string, paths []string, after uint64, durable 
 		if err != nil {
 			return err
 		}
-		if number, err = s.nextNumber(files, id, after); err != nil {
+		if number, err = s.nextNumber(files, id, after, newest); err != nil {
 			return err
 		}
 		for _, c := range files {
@@ -126,7 +134,7 @@ func (s *Store) announce(id, name string, paths []string, after uint64, durable 
 // the number of any commit. After a loss of power lists may be gone which
 // branches still refer to, or by which records are numbered. The store's lock is
 // held.
-func (s *Store) nextNumber(files []commitFile, id string, after uint64) (uint64, error) {
+func (s *Store) nextNumber(files []commitFile, id string, after, newest uint64) (uint64, error) {
 	for _, c := range files {
 		after = max(after, c.number)
 	}
@@ -141,14 +149,23 @@ func (s *Store) nextNumber(files []commitFile, id string, after uint64) (uint64,
 	if err != nil {
 		return 0, err
 	}
+	if newest == 0 {
+		n, err := s.newestRecord()
+		if err != nil {
+			return 0, err
+		}
+		newest = n + 1
+	}
+	return max(after, newest-1) + 1, nil
+}
+
+// newestRecord is the number of the newest record, 0 if there is none.
+func (s *Store) newestRecord() (uint64, error) {
 	records, err := s.Records()
-	if err != nil {
+	if err != nil || len(records) == 0 {
 		return 0, err
 	}
-	if len(records) > 0 {
-		after = max(after, records[0].Number)
-	}
-	return after + 1, nil
+	return records[0].Number, nil
 }
 
 // Sealed says that the announced commit is whole: later forks see it.

@@ -85,7 +85,7 @@ func (s *Store) numberOf(b *Branch) (uint64, error) {
 	if number > 0 {
 		return number, nil
 	}
-	return s.nextNumber(files, b.ID, b.Commits)
+	return s.nextNumber(files, b.ID, b.Commits, 0)
 }
 
 // Records lists the undo records, the newest first. It takes no lock.
@@ -194,7 +194,7 @@ func (r *Record) Path() string { return r.dir.Name() }
 // is the number of the last one before. The commit lock and the record's are
 // held; Sealed or Withdrawn follows.
 func (r *Record) Announce(paths []string, last uint64) (uint64, error) {
-	n, err := r.store.announce(r.ID, r.Name, paths, max(last, r.Number), true)
+	n, err := r.store.announce(r.ID, r.Name, paths, max(last, r.Number), 0, true)
 	if err != nil {
 		return 0, fmt.Errorf("announce the undoing of %s: %w", r.Name, err)
 	}

@@ -169,14 +169,14 @@ func (m *maker) sameBytes(a, b int, size int64, holes bool) (bool, error) {
 	if m.bufs[0] == nil {
 		m.bufs = [2][]byte{make([]byte, chunk), make([]byte, chunk)}
 	}
-	for at := int64(0); at < size; {
+	for at, most := int64(0), int64(4<<10); at < size; most = chunk { // most often the first page differs
 		if holes {
 			next := min(nextData(a, at, size), nextData(b, at, size))
 			if at = next; at >= size {
 				return true, nil
 			}
 		}
-		n := min(size-at, chunk)
+		n := min(size-at, most)
 		x, err := readAt(a, m.bufs[0][:n], at)
 		if err != nil {
 			return false, err

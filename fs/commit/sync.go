@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"os"
 	"errors"
 	"fmt"
 
@@ -37,12 +38,18 @@ func WriteAhead(plan *changes.Plan) {
 			}
 		}
 	}
+	var open []*os.File
 	for i, c := range files {
 		if f, err := layers[i].OpenFile(c.Path(), unix.O_RDONLY, 0); err == nil {
+			open = append(open, f)
+		}
+	}
+	go func() {
+		for _, f := range open {
 			_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 			f.Close()
 		}
-	}
+	}()
 }
 
 func syncBehind(layer *sys.Dir) {
@@ -65,21 +72,37 @@ func (c *compiler) sync(f *file, dir *sys.Dir) error {
 		return err
 	}
 	done := map[uint64]bool{}
+	files := make([][]place, len(c.jobs))
 	for i := range c.jobs {
-		fresh, few := c.fresh(uint32(i))
-		if !few {
-			err = c.syncLayer(uint32(i), done)
-		}
-		for k := 0; few && k < len(fresh) && err == nil; k++ {
-			err = c.syncFile(fresh[k])
-		}
-		if err != nil {
-			return fmt.Errorf("sync the layer of %s: %w", c.jobs[i].Path, err)
+		few := false
+		if files[i], few = c.fresh(uint32(i)); !few {
+			if err := c.syncLayer(uint32(i), done); err != nil {
+				return fmt.Errorf("sync the layer of %s: %w", c.jobs[i].Path, err)
+			}
 		}
 	}
-	if done[home.Dev] {
-		return nil // the journal lies on one of them
+	return c.w.fs.Both(func() error { return c.syncFiles(files) }, func() error {
+		if done[home.Dev] {
+			return nil // the journal lies on one of them
+		}
+		return c.syncJournal(f, dir, home)
+	})
+}
+
+// syncFiles syncs files one by one, listed by root.
+func (c *compiler) syncFiles(files [][]place) error {
+	for i, list := range files {
+		for _, p := range list {
+			if err := c.syncFile(p); err != nil {
+				return fmt.Errorf("sync the layer of %s: %w", c.jobs[i].Path, err)
+			}
+		}
 	}
+	return nil
+}
+
+// syncJournal syncs the journal, less its head, and its name in dir.
+func (c *compiler) syncJournal(f *file, dir *sys.Dir, home sys.Stat) error {
 	if err := f.f.Sync(); err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}

@@ -105,6 +105,12 @@ func (disk) SyncDir(d *sys.Dir) error { return d.Sync() }
 
 func (disk) SyncFS(f *os.File) error { return sys.SyncFS(f) }
 
+func (disk) Both(one, other func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- other() }()
+	return errors.Join(one(), <-done)
+}
+
 type file struct{ f *os.File }
 
 // WriteAt writes all of p: os.File goes on after a partial write and after

@@ -175,6 +175,14 @@ func (f *Fault) SyncDir(d *sys.Dir) error {
 }
 
 // SyncFS asks, then syncs.
+// Both does one after the other, so that the calls have an order.
+func (f *Fault) Both(one, other func() error) error {
+	if err := one(); err != nil {
+		return err
+	}
+	return other()
+}
+
 func (f *Fault) SyncFS(file *os.File) error {
 	if err := f.ask(SyncFS, nil, file.Name()); err != nil {
 		return err

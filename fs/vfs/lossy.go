@@ -454,6 +454,9 @@ func (f *lossyFile) Sync() error {
 	return nil
 }
 
+// Both does one after the other.
+func (l *Lossy) Both(one, other func() error) error { return errors.Join(one(), other()) }
+
 // Ordered is InOrder.
 func (l *Lossy) Ordered(*sys.Dir) bool { return l.InOrder }
 

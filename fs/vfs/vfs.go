@@ -53,6 +53,9 @@ type FS interface {
 	// SyncFS writes the file system of f to disk and reports what has failed
 	// since f was opened.
 	SyncFS(f *os.File) error
+	// Both does two things that wait for the disk, of which neither needs the
+	// other. It returns when both have ended.
+	Both(one, other func() error) error
 }
 
 // File is a file open for writing.
