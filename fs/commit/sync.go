@@ -1,9 +1,9 @@
 package commit
 
 import (
-	"os"
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
