@@ -41,7 +41,15 @@ type child struct {
 	both    slot     // epoll descriptor of control and events
 	alone   slot     // and of events alone
 	tty     slot     // session side of the terminal; 0: none
-	outer   int      // the caller's terminal, for restoring it; -1: none
+	// Without namespaces:
+	children slot    // descriptor by which the guard hears of its children
+	after    int32   // what the guard does last
+	witness  uintptr // pidfd of a process that this one must not be able to signal; 0: none
+	parent   uintptr // of init: the guard; 0: none
+	begin    int32   // of init: the operation that it begins with
+	guards   bool    // this process is the guard, no longer init
+
+	outer int // the caller's terminal, for restoring it; -1: none
 
 	notes [4]uint64
 	out   report
@@ -211,6 +219,12 @@ func (c *child) do(o *op, pc int) (uintptr, uintptr) {
 		r, errno := c.call(unix.SYS_SIGNALFD4, ^uintptr(0), a, 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK, 0, 0)
 		c.events = r
 		return r, errno
+	case opWitness:
+		return c.testify()
+	case opProve:
+		return 0, c.prove(a)
+	case opGuard:
+		return 0, c.standGuard(pc)
 	}
 	return c.call(uintptr(o.nr), a, b, d, c.argument(o, 3), c.argument(o, 4), c.argument(o, 5))
 }

@@ -172,13 +172,14 @@ func (p *plan) reopen() {
 // through O_PATH before it is opened, so that no device and no FIFO that came
 // to lie there is touched.
 func (p *plan) reopenOne(d *inherited, other *target) {
-	p.call(unix.SYS_OPENAT, unix.AT_FDCWD, d.path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
+	path := p.inside(d.path)
+	p.call(unix.SYS_OPENAT, unix.AT_FDCWD, path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	fd := p.into()
 	p.orElse(other)
 	p.same(fd, d.ino, d.mode, other)
 	if d.flags&unix.O_PATH == 0 {
 		p.call(unix.SYS_CLOSE, fd)
-		p.call(unix.SYS_OPENAT, unix.AT_FDCWD, d.path, unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC|d.flags&(unix.O_ACCMODE|unix.O_DIRECTORY))
+		p.call(unix.SYS_OPENAT, unix.AT_FDCWD, path, unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC|d.flags&(unix.O_ACCMODE|unix.O_DIRECTORY))
 		fd = p.into()
 		p.orElse(other)
 		p.same(fd, d.ino, d.mode, other)

@@ -7,12 +7,14 @@ import (
 )
 
 // A refusal is a system call that the programs' seccomp filter answers with
-// an errno: always, or if the low half of one argument has one of the values.
-// (The kernel, too, looks at the low half only of those that are here.)
+// an errno: always, or if the low half of one argument has one of the values,
+// or none of them. (The kernel, too, looks at the low half only of those that
+// are here.)
 type refusal struct {
 	native, compat []uint32 // its numbers in the machine's two ABIs
 	arg            int
 	values         []uint32 // none: always
+	unless         bool     // if the argument has none of the values
 	errno          unix.Errno
 }
 
@@ -32,10 +34,10 @@ func (p *plan) refusals() []refusal {
 		setUpRings = 425
 	)
 	var list []refusal
-	if !p.spec.Terminal {
+	if !p.spec.Terminal || p.spec.Confined {
 		// In the caller's session /dev/tty is the caller's terminal: nothing
 		// may be typed into it (HAZARDS B14).
-		list = append(list, refusal{native.ioctl, compat.ioctl, 1, []uint32{unix.TIOCSTI, tioclinux}, unix.EPERM})
+		list = append(list, refusal{native: native.ioctl, compat: compat.ioctl, arg: 1, values: []uint32{unix.TIOCSTI, tioclinux}, errno: unix.EPERM})
 	}
 	if !p.spec.KeepKeyring {
 		// A new session keyring is not enough (HAZARDS 28): the keyrings of the
@@ -43,17 +45,20 @@ func (p *plan) refusals() []refusal {
 		// the same uid in every user namespace. To a program it looks like a
 		// kernel without keyrings.
 		list = append(list,
-			refusal{native.addKey, compat.addKey, 0, nil, unix.ENOSYS},
-			refusal{native.requestKey, compat.requestKey, 0, nil, unix.ENOSYS},
-			refusal{native.keyctl, compat.keyctl, 0, nil, unix.ENOSYS})
+			refusal{native: native.addKey, compat: compat.addKey, errno: unix.ENOSYS},
+			refusal{native: native.requestKey, compat: compat.requestKey, errno: unix.ENOSYS},
+			refusal{native: native.keyctl, compat: compat.keyctl, errno: unix.ENOSYS})
 	}
 	if p.spec.NetNone {
 		// Sockets to the host of a virtual machine know no network namespace
 		// (vsock(7)); rings make sockets that no filter sees.
 		list = append(list,
-			refusal{native.socket, compat.socket, 0, []uint32{unix.AF_VSOCK}, unix.EAFNOSUPPORT},
-			refusal{nil, compat.socketcall, 0, []uint32{sysSocket}, unix.EAFNOSUPPORT},
-			refusal{one(setUpRings), one(setUpRings), 0, nil, unix.ENOSYS})
+			refusal{native: native.socket, compat: compat.socket, values: []uint32{unix.AF_VSOCK}, errno: unix.EAFNOSUPPORT},
+			refusal{compat: compat.socketcall, values: []uint32{sysSocket}, errno: unix.EAFNOSUPPORT},
+			refusal{native: one(setUpRings), compat: one(setUpRings), errno: unix.ENOSYS})
+	}
+	if p.spec.Confined {
+		list = append(list, outside()...)
 	}
 	return list
 }
@@ -88,10 +93,23 @@ func filter(list []refusal) []uint64 {
 			return []uint64{in(ret, deny|uint32(r.errno), 0, 0)}
 		}
 		out := []uint64{in(load, uint32(argsAt+8*r.arg), 0, 0)}
+		// Whatever is not refused goes on to the next refusal, with the number
+		// loaded again.
+		refuse := []uint64{in(ret, deny|uint32(r.errno), 0, 0)}
+		pass := []uint64{in(load, nrAt, 0, 0), in(and, ^uint32(x32), 0, 0)}
 		for i, v := range r.values {
-			out = append(out, in(equal, v, len(r.values)-i, 0))
+			to := len(r.values) - i - 1 // behind the last comparison
+			if r.unless {
+				to += len(refuse)
+			} else {
+				to += len(pass) + 1
+			}
+			out = append(out, in(equal, v, to, 0))
 		}
-		return append(out, in(ret, allow, 0, 0), in(ret, deny|uint32(r.errno), 0, 0))
+		if r.unless {
+			return append(append(out, refuse...), pass...)
+		}
+		return append(append(append(out, pass...), in(jump, uint32(len(refuse)), 0, 0)), refuse...)
 	}
 	abi := func(numbers func(refusal) []uint32) []uint64 {
 		out := []uint64{in(load, nrAt, 0, 0), in(and, ^uint32(x32), 0, 0)}

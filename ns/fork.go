@@ -39,7 +39,7 @@ func fork(flags, stack, pidfd, entry uintptr, c *child, program int32) (pid, err
 //go:norace
 func enter(c *child, program int32) {
 	if program == asInit {
-		c.main(0)
+		c.main(int(c.begin))
 	}
 	c.become(program)
 }
@@ -91,7 +91,11 @@ func (c *child) launch(flags uintptr, share bool) (pid, pidfd int, err error) {
 	runtime.KeepAlive(result)
 	if errno != 0 {
 		c.gone()
-		return 0, -1, &Failure{Step: "make namespaces", Errno: unix.Errno(errno)}
+		step := "make namespaces"
+		if flags&namespaces == 0 {
+			step = "start the guard"
+		}
+		return 0, -1, &Failure{Step: step, Errno: unix.Errno(errno)}
 	}
 	return int(r), int(*result), nil
 }

@@ -13,7 +13,8 @@ const namesMax = 64
 // name reports each process that the end is about to take, by its comm. The
 // pid goes as credentials, which the kernel translates into the supervisor's
 // PID namespace; init may name a pid that is not its own since it has
-// CAP_SYS_ADMIN over the namespace (unix(7)). The rules of child.go hold.
+// CAP_SYS_ADMIN over the namespace (unix(7)). Without namespaces the pid is the
+// same there, and /proc shows others too. The rules of child.go hold.
 //
 //go:nosplit
 //go:norace
@@ -37,13 +38,26 @@ func (c *child) name() {
 			for i := at + 19; i < at+size && c.buf[i] >= '0' && c.buf[i] <= '9'; i++ {
 				pid = 10*pid + uintptr(c.buf[i]-'0')
 			}
-			if pid > 1 && c.nameOne(pid) {
+			if pid > 1 && c.ours(pid) && c.nameOne(pid) {
 				named++
 			}
 			at += size
 		}
 	}
 	c.call(unix.SYS_CLOSE, fd, 0, 0, 0, 0, 0)
+}
+
+// ours says whether a process that /proc shows is one that the end takes.
+//
+//go:nosplit
+//go:norace
+func (c *child) ours(pid uintptr) bool {
+	if c.witness == 0 {
+		return true
+	}
+	own, _ := c.call(unix.SYS_GETPID, 0, 0, 0, 0, 0, 0)
+	_, errno := c.call(unix.SYS_KILL, pid, 0, 0, 0, 0, 0)
+	return errno == 0 && pid != own
 }
 
 // nameOne reports process pid, unless it is dead already.
@@ -84,12 +98,15 @@ func (c *child) nameOne(pid uintptr) bool {
 			c.out.text[i] = 0
 		}
 	}
+	c.out.kind, c.out.at = reportProcess, int64(pid)
+	if c.witness != 0 {
+		return c.send(0) == 0
+	}
 	uid, _ := c.call(unix.SYS_GETUID, 0, 0, 0, 0, 0, 0)
 	gid, _ := c.call(unix.SYS_GETGID, 0, 0, 0, 0, 0, 0)
 	c.cmsg[0] = 16 + 12
 	c.cmsg[1] = unix.SOL_SOCKET | unix.SCM_CREDENTIALS<<32
 	c.cmsg[2] = uint64(uint32(pid)) | uint64(uint32(uid))<<32
 	c.cmsg[3] = uint64(uint32(gid))
-	c.out.kind = reportProcess
 	return c.send(32) == 0
 }

@@ -27,6 +27,9 @@ const (
 //go:norace
 func (c *child) main(pc int) {
 	if pc, errno := c.run(pc); errno != 0 {
+		if c.guards {
+			c.guard()
+		}
 		c.fail(pc, errno)
 		c.exit(125)
 	}
@@ -47,6 +50,9 @@ func (c *child) serve() {
 		timeout = max(c.deadline-c.clock(), 0)
 	}
 	c.wait(c.both, timeout)
+	if c.orphaned() {
+		c.over()
+	}
 	c.obey()
 	c.readSignals()
 	c.reap() // in every round: whoever reads signals may have read SIGCHLD
@@ -140,7 +146,7 @@ func (c *child) obey() {
 	}
 }
 
-// over ends the session: the supervisor is gone.
+// over ends the session: the supervisor is gone, or the guard.
 //
 //go:nosplit
 //go:norace
@@ -173,13 +179,13 @@ func (c *child) restore() {
 }
 
 // kill sends sig to every process of the session. That is every process that
-// this one may signal, so it must be PID 1 of a namespace that the clone made:
-// the check stands before each and every such call.
+// this one may signal, so that must be proved to be no other: the check stands
+// before each and every such call.
 //
 //go:nosplit
 //go:norace
 func (c *child) kill(sig uintptr) {
-	if pid, _ := c.call(unix.SYS_GETPID, 0, 0, 0, 0, 0, 0); pid != 1 {
+	if !c.bounded() {
 		c.exit(125)
 	}
 	c.call(unix.SYS_KILL, ^uintptr(0), sig, 0, 0, 0, 0)
@@ -208,8 +214,11 @@ func (c *child) end(grace int64) {
 //go:nocheckptr
 func (c *child) reap() {
 	exited, left := false, int64(1)
+	wall := uintptr(0x40000000) // __WALL: also children that do not signal SIGCHLD
+	if c.witness != 0 {
+		wall = 0 // which is one; whoever is adopted signals SIGCHLD (reparent_leader in kernel/exit.c)
+	}
 	for {
-		const wall = 0x40000000 // __WALL: also children that do not signal SIGCHLD
 		pid, errno := c.call(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&c.stat)), unix.WNOHANG|unix.WUNTRACED|wall, 0, 0, 0)
 		if errno == uintptr(unix.ECHILD) {
 			left = 0

@@ -28,7 +28,7 @@ type Fact struct {
 // would lie; a probe makes a directory there and removes it.
 func Probe(root, layers string) []Fact {
 	const user = unix.CLONE_NEWUSER
-	const mounts = user | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC
+	const mounts = namespaces
 	fuse := probeFuse(mounts)
 	facts := []Fact{
 		{Name: "user namespace", Needed: true, Err: probe(user, nil), Meaning: "no session can be made"},
@@ -68,6 +68,10 @@ func Probe(root, layers string) []Fact {
 	}
 	return facts
 }
+
+// Namespaces makes those of a session in a child that is thrown away, and says
+// what forbids it, as a *Failure.
+func Namespaces() error { return probe(namespaces, nil) }
 
 // probeDeadline is how long a probe may take.
 const probeDeadline = 10 * time.Second

@@ -31,17 +31,20 @@ const (
 
 // Operations that are no system call, numbered where the kernel has none.
 const (
-	opEnd    = 1<<16 + iota // the program is done
-	opJump                  // go on at to
-	opNote                  // set bit arg[0] in the notes of the ready report
-	opEqual                 // arg[0] address of 8 bytes; & arg[1] must be arg[2], else EXDEV
-	opSome                  // arg[0] must not be 0, else EPIPE
-	opExec                  // execve(arg[0], arg[1], arg[2]); arg[3]: argv for /bin/sh; arg[4]: found by PATH
-	opTell                  // report that the program is about to be executed
-	opReady                 // report that the session stands
-	opHand                  // report that descriptor arg[0] wants a server, for mount arg[1]
-	opReset                 // signals: default dispositions where a handler was, and the mask at arg[0]
-	opEvents                // out = the descriptor that signals are read from
+	opEnd     = 1<<16 + iota // the program is done
+	opJump                   // go on at to
+	opNote                   // set bit arg[0] in the notes of the ready report
+	opEqual                  // arg[0] address of 8 bytes; & arg[1] must be arg[2], else EXDEV
+	opSome                   // arg[0] must not be 0, else EPIPE
+	opExec                   // execve(arg[0], arg[1], arg[2]); arg[3]: argv for /bin/sh; arg[4]: found by PATH
+	opTell                   // report that the program is about to be executed
+	opReady                  // report that the session stands
+	opHand                   // report that descriptor arg[0] wants a server, for mount arg[1]
+	opReset                  // signals: default dispositions where a handler was, and the mask at arg[0]
+	opEvents                 // out = the descriptor that signals are read from
+	opWitness                // out = a pidfd of a child that has ended and stays
+	opProve                  // the witness arg[0] must be out of our reach, else EXDEV
+	opGuard                  // fork init; this process stands guard from here on
 )
 
 // A program is what the parent compiled: operations, the memory that they

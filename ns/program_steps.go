@@ -120,9 +120,8 @@ func (p *plan) restrictProgram(name string) {
 	}
 	if landlockABI() >= landlockScopes {
 		// Abstract sockets have no path that a mount could cover; signals are
-		// closed by the PID namespace already.
-		attr := p.words(0, 0, unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET|unix.LANDLOCK_SCOPE_SIGNAL)
-		p.call(unix.SYS_LANDLOCK_CREATE_RULESET, attr, 24, 0)
+		// closed by the PID namespace already, where there is one.
+		p.call(unix.SYS_LANDLOCK_CREATE_RULESET, p.words(0, 0, scopes), 24, 0)
 		rules := p.into()
 		p.call(unix.SYS_LANDLOCK_RESTRICT_SELF, rules, 0)
 		p.closeSlot(rules)

@@ -214,6 +214,9 @@ func (s *Session) take(r *report, pid int, fds []int) error {
 			}
 		}
 	case reportProcess:
+		if p.spec.Confined {
+			pid = int(r.at)
+		}
 		// An INT within the grace has them named once more.
 		if !slices.ContainsFunc(s.killed, func(p Process) bool { return p.PID == pid }) {
 			s.killed = append(s.killed, Process{PID: pid, Command: unix.ByteSliceToString(r.text[:])})
@@ -394,8 +397,12 @@ func (s *Session) empties(ctx context.Context, q request) ([]Process, error) {
 
 // Kill sends SIGKILL to init, and with it to every process of the session, and
 // does not wait: with the signal pending none returns to user mode
-// (pid_namespaces(7)). Close reaps them.
+// (pid_namespaces(7)). Without a namespace init and guard do it, which see the
+// end of the socket. Close reaps them.
 func (s *Session) Kill() error {
+	if s.plan.spec.Confined {
+		return s.hangUp()
+	}
 	if err := unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill init: %w", err)
 	}
@@ -431,13 +438,31 @@ func (s *Session) Close() error {
 	return nil
 }
 
+// hangUp ends the conversation, as the end of this process would. Who was
+// stopped shall hear of it.
+func (s *Session) hangUp() error {
+	conn, err := s.control.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("close the control socket: %w", err)
+	}
+	var shut error
+	err = conn.Control(func(fd uintptr) { shut = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+	if err = errors.Join(err, shut); err != nil && !errors.Is(err, unix.ENOTCONN) { // the other end is gone
+		return fmt.Errorf("close the control socket: %w", err)
+	}
+	if err := unix.PidfdSendSignal(s.pidfd, unix.SIGCONT, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("wake the guard: %w", err)
+	}
+	return nil
+}
+
 // reap kills init and waits for its end by pidfd, which the kernel announces
 // only after all other processes of the namespace are gone
-// (pid_namespaces(7)).
+// (pid_namespaces(7)); without one it is the guard's, which ends after them.
 func (s *Session) reap() error {
 	defer unix.Close(s.pidfd)
-	if err := unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill init: %w", err)
+	if err := s.Kill(); err != nil {
+		return err
 	}
 	deadline := time.Now().Add(closeDeadline)
 	for {

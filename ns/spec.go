@@ -3,6 +3,7 @@ package ns
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +23,11 @@ type Spec struct {
 	// session is mapped to; 0 of an ordinary user means its own.
 	Root     bool
 	UID, GID int
+
+	// Confined asks for a session without namespaces (confine.go), which has
+	// nothing but Mounts with a Source, to be found there and not at their Target;
+	// AllowWrite; a terminal; and /dev/tty in Covers. Dir and Env say so already.
+	Confined bool
 
 	Mounts     []Mount  // of the roots, outermost first
 	Private    []string // directories that get an empty tmpfs, dropped at the end
@@ -68,7 +74,8 @@ type Mount struct {
 	Options string
 
 	// Source is where a mount stands outside that is to show at Target, and
-	// that is served already. It need not stay there once Start has returned.
+	// that is served already. It need not stay there once Start has returned,
+	// unless the session is Confined: then until Close has.
 	Source string
 }
 
@@ -120,6 +127,16 @@ func (f *Failure) Error() string {
 		s += ": " + why
 	}
 	return s
+}
+
+// Forbidden says whether it is the system that forbids namespaces to this user,
+// at once or, as AppArmor does, by giving them no capabilities.
+func (f *Failure) Forbidden() bool {
+	switch f.Step {
+	case "make namespaces", "map ids", "make mounts private":
+		return slices.Contains([]unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EUSERS, unix.EINVAL}, f.Errno)
+	}
+	return false
 }
 
 // Unwrap gives the errno.

@@ -59,6 +59,9 @@ func prepare(spec *Spec) (p *plan, control *os.File, err error) {
 			}
 		}
 	}()
+	if own.Confined && (own.Root || own.ReExec || own.NetNone || own.Processes > 0) {
+		return p, nil, fmt.Errorf("a session without namespaces has no other ids, no second exec, no network and no limit of its own: %w", unix.EINVAL)
+	}
 	if own.Root && own.Processes > 0 && !kernelAtLeast(6, 14) {
 		return p, nil, &Failure{Step: "limit processes", Errno: unix.EOPNOTSUPP}
 	}
@@ -102,11 +105,15 @@ func prepare(spec *Spec) (p *plan, control *os.File, err error) {
 	return p, control, p.compile()
 }
 
+// namespaces are what every session has, unless it is Confined.
+const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC
+
 // start forks init.
 func (p *plan) start(control *os.File) (*Session, error) {
 	c := p.child()
 	c.control, c.gate, c.tty, c.outer = uintptr(p.control), p.gate, p.slave, -1
 	c.both, c.alone = p.both, p.alone
+	c.children, c.after = p.children, int32(p.after)
 	if p.terminal != nil {
 		c.outer = p.terminal.fd
 	}
@@ -132,11 +139,14 @@ func (p *plan) start(control *os.File) (*Session, error) {
 			return nil, fmt.Errorf("rewind the memory of init: %w", err)
 		}
 	}
-	flags := uintptr(unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_PIDFD)
+	flags := uintptr(namespaces | unix.CLONE_PIDFD)
+	if p.spec.Confined {
+		flags = unix.CLONE_PIDFD
+	}
 	if p.spec.NetNone {
 		flags |= unix.CLONE_NEWNET
 	}
-	pid, pidfd, err := c.launch(flags, true)
+	pid, pidfd, err := c.launch(flags, !p.spec.Confined) // the guard forks, which copies
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,11 @@ type plan struct {
 	masked   bool // we are uid 0, who owns what /proc shows of the machine
 
 	slave, gate slot   // session side of the terminal; what programs wait at for their maps
+	witness     slot   // of a session without namespaces; the same holds for the next four lines
+	guard       slot   // its pidfd
+	children    slot   // by which it hears of its children
+	roots       []slot // of the mounts
+	after       int    // where the guard's last operations are
 	umask       slot   // the caller's
 	both, alone slot   // what init waits with
 	mask        uint64 // of signals, the caller's
@@ -91,7 +96,11 @@ var steps = []step{
 func (p *plan) compile() error {
 	p.scratch = p.data(make([]byte, 512))
 	p.mounts = make([]slot, len(p.spec.Mounts))
-	for _, s := range steps {
+	list := steps
+	if p.spec.Confined {
+		list = confinedSteps
+	}
+	for _, s := range list {
 		p.step(s.name, "")
 		s.do(p)
 	}
@@ -339,6 +348,11 @@ func (p *plan) ownAbove(path string) (own string) {
 	return own
 }
 
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 func isDir(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
@@ -409,6 +423,9 @@ func (p *plan) readEvents() {
 		p.call(unix.SYS_EPOLL_CTL, *epoll, unix.EPOLL_CTL_ADD, events, readable)
 	}
 	p.call(unix.SYS_EPOLL_CTL, p.both, unix.EPOLL_CTL_ADD, p.control, readable)
+	if p.spec.Confined {
+		p.call(unix.SYS_EPOLL_CTL, p.both, unix.EPOLL_CTL_ADD, p.guard, readable)
+	}
 }
 
 func (p *plan) reportReady() { p.call(opReady) }

@@ -21,7 +21,11 @@ func (p *plan) openTerminal() {
 	if t == nil {
 		return
 	}
-	p.call(unix.SYS_OPENAT, unix.AT_FDCWD, "/dev/pts/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	ptmx := "/dev/pts/ptmx"
+	if p.spec.Confined {
+		ptmx = "/dev/ptmx"
+	}
+	p.call(unix.SYS_OPENAT, unix.AT_FDCWD, ptmx, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
 	p.master = p.into()
 	p.call(unix.SYS_IOCTL, p.master, unix.TIOCSPTLCK, p.words(0))
 	p.call(unix.SYS_IOCTL, p.master, unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)

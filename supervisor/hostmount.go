@@ -13,6 +13,7 @@ import (
 	"try/fs/engine"
 	"try/fs/fusefs"
 	"try/fs/sys"
+	"try/ns"
 )
 
 // A root whose engine wants it is mounted by this process's user in this
@@ -47,19 +48,32 @@ func (s *session) mountPoints() error {
 	return nil
 }
 
-// mountHere mounts m in this namespace and serves it. The path is "" if the
-// helper refuses: then init mounts it, which is less if there is something
-// foreign.
-func (s *session) mountHere(m engine.Mount, foreign string, made map[string]sys.Stat, hidden []string) (path string, err error) {
+// mountHere mounts m, which is of root, in this namespace and serves it. The path
+// is "" if the helper refuses: then init mounts it, which is less if there is
+// something foreign. In a confined session, which has no other mounts, a root
+// that lies in an earlier one is mounted there.
+func (s *session) mountHere(m engine.Mount, root *branch.Root, earlier []ns.Mount, hidden []string) (path string, err error) {
 	path = s.host.points.Paths[len(s.host.mounted)]
-	dev, err := fusefs.MountHost(path)
-	if err != nil {
-		if foreign != "" {
-			s.warn(fmt.Sprintf("%s, and cannot be written: %v", foreign, err))
+	below := false
+	if s.set.confined {
+		if at := ns.Inside(earlier, m.Target); at != m.Target {
+			path, below = at, true
 		}
-		return "", ownGroup(m.Upper, made)
 	}
-	s.host.mounted = append(s.host.mounted, path)
+	dev, err := fusefs.MountHost(path, s.set.confined && m.NoExec)
+	switch {
+	case err == nil:
+	case s.set.confined:
+		return "", err
+	default:
+		if root.Foreign != "" {
+			s.warn(fmt.Sprintf("%s, and cannot be written: %v", root.Foreign, err))
+		}
+		return "", ownGroup(m.Upper, root.Prepared)
+	}
+	if !below { // what is, goes with the other
+		s.host.mounted = append(s.host.mounted, path)
+	}
 	return path, s.serve(m, dev, hidden)
 }
 
@@ -83,7 +97,8 @@ func ownGroup(layer string, made map[string]sys.Stat) error {
 	return nil
 }
 
-// leaveHost unmounts here what init has taken over, behind the run.
+// leaveHost unmounts here what init has taken over, behind the run; of a confined
+// session, when it is over.
 func (s *session) leaveHost() {
 	h := s.host
 	if h == nil {
@@ -172,7 +187,7 @@ func (h *Home) ProbeHostMount() error {
 		return errors.Join(err, b.Discard())
 	}
 	host := &hostMounts{points: points}
-	dev, err := fusefs.MountHost(points.Paths[0])
+	dev, err := fusefs.MountHost(points.Paths[0], false)
 	if err == nil {
 		host.mounted = points.Paths
 		err = dev.Close()

@@ -256,7 +256,7 @@ func TestHostMountKilled(t *testing.T) {
 	r := newTeam(t)
 	alike := filepath.Join(r.dir, "run", strings.Repeat("0", 32))
 	r.must(os.MkdirAll(alike+"/m0", 0o755))
-	dev, err := fusefs.MountHost(alike + "/m0")
+	dev, err := fusefs.MountHost(alike+"/m0", false)
 	r.must(err)
 	r.must(dev.Close())
 	r.stall()()

@@ -60,7 +60,7 @@ func (s *setup) mountsOf(of *session, hidden []string) ([]ns.Mount, error) {
 			out.Lower, out.Upper, out.Work = m.Lower, m.Upper, m.Work
 		case "fuse":
 			if m.Host {
-				if out.Source, err = of.mountHere(m, b.Roots[i].Foreign, b.Roots[i].Prepared, hidden); err != nil {
+				if out.Source, err = of.mountHere(m, &b.Roots[i], list, hidden); err != nil {
 					return nil, err
 				}
 			}
@@ -75,6 +75,9 @@ func (s *setup) mountsOf(of *session, hidden []string) ([]ns.Mount, error) {
 		list = append(list, out)
 	}
 	for _, path := range s.coverage.ReadOnly {
+		if s.confined {
+			break // nothing can be put over what hides it
+		}
 		list = append(list, ns.Mount{Target: path})
 	}
 	slices.SortStableFunc(list, func(a, b ns.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })

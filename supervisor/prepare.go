@@ -42,6 +42,9 @@ type setup struct {
 	covers   []string
 	warnings []string
 
+	confined bool // there are no namespaces
+	told     sync.Once
+
 	surveyed sync.Once
 	seen     *policy.Survey
 }
@@ -71,7 +74,7 @@ func rootNames(b *branch.Branch) []string {
 // prepare reads the policy from the base and decides what the session will be
 // made of. It changes nothing but the store's own directories.
 func prepare(o Options) (*setup, error) {
-	if _, err := os.Lstat(Marker); err == nil {
+	if nested() {
 		return nil, withHint(ErrNested, "run the command as it is: the branch around it captures what it writes")
 	}
 	s := &setup{opts: o}
@@ -87,6 +90,9 @@ func prepare(o Options) (*setup, error) {
 		s.warnings = append(s.warnings, r.String())
 	}
 	if err := s.readPolicy(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	if err := s.confine(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	if err := s.cover(); err != nil {
@@ -188,6 +194,9 @@ func (s *setup) cover() error {
 	if err != nil {
 		return err
 	}
+	if s.confined {
+		engines = []engine.Engine{foreign}
+	}
 	var scope branch.Scope
 	if err := scope.UnmarshalText([]byte(s.opts.Scope)); err != nil {
 		return err
@@ -207,6 +216,11 @@ func (s *setup) cover() error {
 	s.warnings = append(s.warnings, s.coverage.Notes...)
 	if err := errors.Join(s.deny(), s.keepStoresClosed()); err != nil {
 		return err
+	}
+	if s.confined {
+		if err := s.checkConfined(); err != nil {
+			return err
+		}
 	}
 	return s.chooseSockets()
 }
@@ -331,6 +345,10 @@ func (s *setup) spec(of *session) (*ns.Spec, error) {
 		for i := range spec.Programs {
 			spec.Programs[i].Stdio[1] = os.Stderr
 		}
+	}
+	if s.confined {
+		s.confinedSpec(spec, b.Name)
+		return spec, nil
 	}
 	if spec.Files, err = sshConfig(); err != nil {
 		return nil, err

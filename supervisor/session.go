@@ -13,6 +13,7 @@ import (
 	"try/fs/branch"
 	"try/fs/changes"
 	"try/fs/commit"
+	"try/fs/engine"
 	"try/fs/fusefs"
 	"try/fs/sys"
 	"try/ns"
@@ -86,6 +87,18 @@ func (s *setup) session(b *branch.Branch, ui UI, sig <-chan os.Signal) *session 
 	return &session{set: s, ui: ui, sig: sig, b: b, res: res}
 }
 
+// begin starts what spec says.
+func (s *setup) begin(spec *ns.Spec) (*ns.Session, error) {
+	if !s.confined && engine.Off("userns") {
+		return nil, orConfined(namespaces())
+	}
+	session, err := ns.Start(spec)
+	if err != nil && !s.confined {
+		err = orConfined(err)
+	}
+	return session, err
+}
+
 // start sets the session up and starts CMD.
 func (s *session) start(ctx context.Context) error {
 	if err := s.mountPoints(); err != nil {
@@ -103,10 +116,15 @@ func (s *session) start(ctx context.Context) error {
 	}
 	s.ui.Event(Event{Kind: "branch", Result: s.res})
 	s.res.Started = time.Now()
-	if s.ns, err = ns.Start(spec); err != nil {
+	if s.ns, err = s.set.begin(spec); err != nil {
 		return errors.Join(err, s.unserve(), s.hostLeft())
 	}
-	s.leaveHost()
+	if !s.set.confined {
+		s.leaveHost()
+	}
+	if s.set.confined {
+		s.tellConfined(spec.Dir)
+	}
 	for _, w := range s.ns.Warnings() {
 		s.warn(w)
 	}
@@ -419,10 +437,16 @@ func (s *session) over() error {
 	if s.ns == nil {
 		return nil
 	}
-	left := s.hostLeft()
-	err := errors.Join(s.ns.Close(), s.unserve(), left)
+	var err error
+	if s.set.confined { // its processes are at the mounts that stand here
+		err = s.ns.Close()
+		err = errors.Join(err, s.hostLeft())
+	} else {
+		err = s.hostLeft()
+		err = errors.Join(err, s.ns.Close())
+	}
 	s.ns = nil
-	return err
+	return errors.Join(err, s.unserve())
 }
 
 // close lets go of everything; the branch stays as it is on disk.

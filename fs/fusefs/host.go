@@ -54,8 +54,12 @@ func Helper() (string, error) {
 // own mount namespace, and returns what the mount is served by. Only the user
 // can enter it, from any user namespace (fs/fuse/dir.c,
 // fuse_permissible_uidgid). The kernel checks permissions by the ids of the
-// first namespace.
-func MountHost(dir string) (*os.File, error) {
+// first namespace. noExec: nothing on it can be executed.
+func MountHost(dir string, noExec bool) (*os.File, error) {
+	options := "default_permissions,fsname=try,subtype=try"
+	if noExec {
+		options += ",noexec"
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("mount on %s: make a socket: %w", dir, err)
@@ -64,7 +68,7 @@ func MountHost(dir string) (*os.File, error) {
 	defer unix.Close(pair[0])
 	done := make(chan error, 1)
 	go func() {
-		err := runHelper([]*os.File{theirs}, "-o", "default_permissions,fsname=try,subtype=try", "--", dir)
+		err := runHelper([]*os.File{theirs}, "-o", options, "--", dir)
 		theirs.Close() // the last of that end: whoever reads on the other is told
 		done <- err
 	}()

@@ -108,7 +108,7 @@ func TestHelperSaysWhy(t *testing.T) {
 	if err := (Fuse{Host: true}).Probe(dir, mounts); !errors.Is(err, engine.ErrUnsupported) {
 		t.Errorf("Probe without a helper = %v, want a refusal", err)
 	}
-	if _, err := MountHost(dir); err == nil {
+	if _, err := MountHost(dir, false); err == nil {
 		t.Error("MountHost without a helper = nil")
 	}
 }
