@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -228,6 +229,10 @@ func init() {
 				spec.ReExec = true
 			case "-user": // the form of an ordinary user, also for root
 				spec.Root = false
+			case "-confined": // and with room for that many processes
+				spec.Confined = true
+				spec.Processes, _ = strconv.Atoi(args[1])
+				args = args[1:]
 			case "-layer":
 				layer := args[1]
 				args = args[1:]

@@ -182,6 +182,12 @@ func (c *child) restore() {
 // this one may signal, so that must be proved to be no other: the check stands
 // before each and every such call.
 //
+// Nothing that multiplies outruns a KILL: the kernel walks all processes under
+// one lock (kill_something_info in kernel/signal.c), which a fork takes to add
+// its child, and does not with a KILL pending (copy_process in kernel/fork.c).
+// So one call takes all, and that it comes at all is what the limit of processes
+// is for, which leaves us and the program room to run.
+//
 //go:nosplit
 //go:norace
 func (c *child) kill(sig uintptr) {

@@ -37,7 +37,7 @@ func (p *plan) compileProgram(i int) {
 	if n := uint64(p.spec.Processes); n > 0 {
 		// Counted within the user namespace, so init is one of them. A lower
 		// limit of the caller's stays.
-		n = min(n+1, p.rlimits.processes.Max)
+		n = min(n+p.others, p.rlimits.processes.Max)
 		p.setLimit(unix.RLIMIT_NPROC, unix.Rlimit{Cur: n, Max: n})
 	}
 	p.restrictProgram(name)

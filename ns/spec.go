@@ -38,7 +38,7 @@ type Spec struct {
 	Marker     string   // content of /dev/try, by which a session knows itself
 
 	NetNone     bool // loopback only
-	Processes   int  // at most so many at once; 0: no limit of ours
+	Processes   int  // at most so many at once, Confined: besides what the user has at the start; 0: no limit of ours
 	KeepKeyring bool // the caller's session keyring stays
 
 	// Terminal makes a terminal of the session's own for the programs and

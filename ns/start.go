@@ -3,6 +3,8 @@ package ns
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -59,14 +61,20 @@ func prepare(spec *Spec) (p *plan, control *os.File, err error) {
 			}
 		}
 	}()
-	if own.Confined && (own.Root || own.ReExec || own.NetNone || own.Processes > 0) {
-		return p, nil, fmt.Errorf("a session without namespaces has no other ids, no second exec, no network and no limit of its own: %w", unix.EINVAL)
+	if own.Confined && (own.Root || own.ReExec || own.NetNone) {
+		return p, nil, fmt.Errorf("a session without namespaces has no other ids, no second exec and no network of its own: %w", unix.EINVAL)
 	}
 	if own.Root && own.Processes > 0 && !kernelAtLeast(6, 14) {
 		return p, nil, &Failure{Step: "limit processes", Errno: unix.EOPNOTSUPP}
 	}
 	if p.rlimits, err = callerLimits(); err != nil {
 		return p, nil, err
+	}
+	p.others = 1 // init
+	if own.Confined {
+		if err := p.countOthers(); err != nil {
+			return p, nil, err
+		}
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -211,6 +219,43 @@ func callerLimits() (l limits, err error) {
 		}
 	}
 	return l, nil
+}
+
+// countOthers counts what the kernel counts for RLIMIT_NPROC without a user
+// namespace of one's own: the threads of all processes of this user. Half of what
+// is left stays theirs: the supervisor must be able to make threads, whatever the
+// programs do.
+func (p *plan) countOthers() error {
+	dirs, err := filepath.Glob("/proc/[1-9]*/status")
+	if err != nil {
+		return fmt.Errorf("count own processes: %w", err)
+	}
+	uid := strconv.Itoa(os.Getuid())
+	p.others = 4 // init, guard, their witnesses
+	for _, path := range dirs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := map[string]string{}
+		for line := range strings.Lines(string(text)) {
+			name, value, _ := strings.Cut(line, ":")
+			fields[name] = strings.TrimSpace(value)
+		}
+		if own, _, _ := strings.Cut(fields["Uid"], "\t"); own != uid {
+			continue
+		}
+		n, err := strconv.ParseUint(fields["Threads"], 10, 32)
+		if err != nil {
+			return fmt.Errorf("count own processes: threads in %s: %w", path, err)
+		}
+		p.others += n
+	}
+	if limit := p.rlimits.processes.Cur; limit != unix.RLIM_INFINITY && p.spec.Processes > 0 {
+		room := max(int64(limit)-int64(p.others), 0)
+		p.spec.Processes = min(p.spec.Processes, 1+int(room/2))
+	}
+	return nil
 }
 
 func kernelAtLeast(major, minor int) bool {

@@ -40,6 +40,7 @@ type plan struct {
 	children    slot   // by which it hears of its children
 	roots       []slot // of the mounts
 	after       int    // where the guard's last operations are
+	others      uint64 // whom the kernel counts with the programs (RLIMIT_NPROC)
 	umask       slot   // the caller's
 	both, alone slot   // what init waits with
 	mask        uint64 // of signals, the caller's

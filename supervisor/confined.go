@@ -131,7 +131,7 @@ func (s *setup) checkConfined() error {
 func (s *setup) confinedSpec(spec *ns.Spec, branch string) {
 	spec.Confined = true
 	spec.Private, spec.Sockets, spec.Files, spec.Marker = nil, nil, nil, ""
-	spec.Processes, spec.KeepKeyring = 0, false
+	spec.KeepKeyring = false
 	if real, err := filepath.EvalSymlinks(s.dir); err == nil {
 		spec.Dir = ns.Inside(spec.Mounts, real)
 	}

@@ -25,6 +25,8 @@ var modes = map[string]func(args []string) error{
 	"vsock":   vsock,
 	"pipe":    writePipe,
 	"freeze":  freezeInit,
+	"outside": outside,
+	"bomb":    bomb,
 }
 
 func main() {

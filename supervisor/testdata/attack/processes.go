@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -98,6 +100,55 @@ func forkUntilRefused(args []string) error {
 	}
 	fmt.Println(n)
 	return nil
+}
+
+// bomb is a fork bomb that ends by itself, whatever else fails: each process
+// takes a byte from a pipe that nobody can refill before it starts another, and
+// there are bombProcesses of them. None heeds TERM or HUP. The first ends, with
+// success, while the others still multiply.
+func bomb(args []string) error {
+	const bombProcesses, first = 200, 40
+	if os.Getuid() == 0 {
+		return errors.New("not as root")
+	}
+	signal.Ignore(unix.SIGTERM, unix.SIGHUP)
+	budget, up := os.NewFile(3, "budget"), os.NewFile(4, "up")
+	var started *os.File
+	if len(args) == 0 {
+		var full *os.File
+		var err error
+		if budget, full, err = os.Pipe(); err != nil {
+			return err
+		}
+		if _, err := full.Write(make([]byte, bombProcesses)); err != nil {
+			return err
+		}
+		full.Close()
+		if started, up, err = os.Pipe(); err != nil {
+			return err
+		}
+	}
+	for range 2 {
+		if n, _ := budget.Read(make([]byte, 1)); n == 0 {
+			break
+		}
+		cmd := exec.Command(os.Args[0], "bomb", "more")
+		cmd.ExtraFiles = []*os.File{budget, up}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+	}
+	if len(args) == 0 {
+		_, err := io.ReadFull(started, make([]byte, first))
+		return err
+	}
+	if _, err := up.Write([]byte{0}); err != nil {
+		return err
+	}
+	for {
+		unix.Pause()
+	}
 }
 
 // signalGroup sends signals to its process group, of which processes outside
