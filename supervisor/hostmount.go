@@ -105,7 +105,13 @@ func (s *session) leaveHost() {
 		return
 	}
 	h.gone = make(chan error, 1)
-	go func() { h.gone <- h.unmount() }()
+	go func() {
+		var err error
+		if s.set.confined {
+			err = h.points.Open()
+		}
+		h.gone <- errors.Join(err, h.unmount())
+	}()
 }
 
 func (h *hostMounts) unmount() error {

@@ -88,6 +88,18 @@ func (s *Store) pointPlace(mounts []sys.Mount, runtime string) (*place, error) {
 	return p, err
 }
 
+// Open makes the directories above the mount points what they were made as: who
+// is kept from writing only may have changed their modes (chmod(2)).
+func (m *MountPoints) Open() error {
+	var errs []error
+	for _, d := range []*sys.Dir{m.parent, m.holder} {
+		if d != nil {
+			errs = append(errs, d.Chmod("", 0o700))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Remove removes the mount points, on which nothing is mounted here any more.
 // With a directory go the mounts that other namespaces have on it, which took
 // copies of ours while it was there (rmdir(2), __detach_mounts): but for the

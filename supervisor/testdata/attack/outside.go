@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outside is "outside DIR PID…": in a session without namespaces it tries what
-// acts on processes outside, init and the supervisor among them, on the files
-// below DIR, and on what the user has in common with them.
+// outside is "outside FILES SOCKETS PID…": in a session without namespaces it
+// tries what acts on processes outside, init and the supervisor among them, on
+// the files and sockets of two directories, and on what the user has in common
+// with them.
 func outside(args []string) error {
-	dir := args[0]
-	for _, arg := range args[1:] {
+	for _, arg := range args[2:] {
 		pid, err := strconv.Atoi(arg)
 		if err != nil {
 			return err
@@ -31,8 +31,8 @@ func outside(args []string) error {
 			attackProcess(name, pid)
 		}
 	}
-	attackFiles(dir)
-	attackSockets(dir)
+	attackFiles(args[0])
+	attackSockets(args[1])
 	attackShared()
 	return nil
 }
