@@ -297,6 +297,35 @@ func TestConfinedInitKilled(t *testing.T) {
 	}
 }
 
+// TestConfinedForReal: where the kernel itself forbids user namespaces.
+func TestConfinedForReal(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can make a user namespace that maps all ids")
+	}
+	r := newConfined(t)
+	machine, err := os.ReadFile("/proc/sys/user/max_user_namespaces")
+	r.must(err)
+	r.uid = 0 // of the helper, which becomes the user
+	run := func(argv ...string) *outcome {
+		t.Helper()
+		cmd := r.helper("forbidden", argv...)
+		cmd.Env = append(cmd.Env, withoutEngine(), fmt.Sprintf("%s=%d", asVariable, account))
+		return r.finish(cmd)
+	}
+	run("unshare", "-U", "true").want(1).says("No space left on device")
+	run(binary, "--engine", "auto", "-y", "--", "touch", "ran").want(125).says("make namespaces", "--engine fuse", "less well guarded")
+	run(binary, "-y", "--", "/bin/sh", "-euc", "test ! -e ran; echo x > new; echo > "+r.at("other")+" || :").want(0).says(lesser, "Permission denied")
+	r.wantFile("new", "x\n")
+	if _, err := os.Stat(r.at("other")); err == nil {
+		t.Error("it wrote to the base")
+	}
+	run(binary, "undo", "-q").want(0)
+	run("/bin/sh", "-c", "grep "+r.dir+" /proc/self/mounts").want(1)
+	if now, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil || string(now) != string(machine) {
+		t.Errorf("the machine's setting was %q, is %q, %v", machine, now, err)
+	}
+}
+
 // TestConfinedSettles: checks, a branch that is kept, conflicts, other statuses.
 func TestConfinedSettles(t *testing.T) {
 	r := newConfined(t)

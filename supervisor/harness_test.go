@@ -30,13 +30,14 @@ var itself string
 const helperVariable = "TRY_TEST_HELPER"
 
 var helpers = map[string]func([]string) error{
-	"private": private,
-	"reap":    reap,
-	"send":    send,
-	"deep":    deep,
-	"stopped": stopped,
-	"many":    many,
-	"save":    save,
+	"private":   private,
+	"forbidden": forbidden,
+	"reap":      reap,
+	"send":      send,
+	"deep":      deep,
+	"stopped":   stopped,
+	"many":      many,
+	"save":      save,
 }
 
 func TestMain(m *testing.M) {

@@ -81,6 +81,49 @@ func private(argv []string) error {
 	return unix.Exec(program, argv, os.Environ())
 }
 
+// forbidden runs a command, as the user of asVariable, where nobody can make a
+// user namespace: in one that maps all ids, with a mount namespace, whose number
+// of further ones is none. That setting is each user namespace's own.
+func forbidden(argv []string) error {
+	here, err := os.Readlink("/proc/self/ns/user")
+	if err != nil {
+		return err
+	}
+	outer := os.Getenv(outerVariable)
+	if outer == "" {
+		exe, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		cmd := exec.Command(exe, argv...)
+		cmd.Env = append(os.Environ(), outerVariable+"="+here, helperVariable+"=forbidden")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		all := []syscall.SysProcIDMap{{Size: 1 << 16}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true}
+		return cmd.Run()
+	}
+	if here == outer {
+		return errors.New("still in the user namespace of the machine")
+	}
+	runtime.LockOSThread()
+	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+		return err
+	}
+	uid, err := strconv.Atoi(os.Getenv(asVariable))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(uid), syscall.Setuid(uid)); err != nil {
+		return fmt.Errorf("become user %d: %w", uid, err)
+	}
+	os.Unsetenv(outerVariable)
+	program, err := exec.LookPath(argv[0])
+	if err != nil {
+		return err
+	}
+	return unix.Exec(program, argv, os.Environ())
+}
+
 // reap runs a command, becomes the parent of all that it leaves, and ends when
 // the last process is gone; its status is the command's. The command gets
 // descriptor 3, its process id is written to descriptor 4.
