@@ -59,6 +59,13 @@ func confinable() error {
 	return nil
 }
 
+// ProbeConfined says whether the system forbids this user the namespaces of a
+// session, and why there could be none without them.
+func ProbeConfined() (forbidden bool, err error) {
+	f, ok := errors.AsType[*ns.Failure](namespaces())
+	return ok && f.Forbidden(), confinable()
+}
+
 // orConfined adds to what forbids namespaces that there is another way.
 func orConfined(err error) error {
 	if f, ok := errors.AsType[*ns.Failure](err); !ok || !f.Forbidden() || confinable() != nil {

@@ -313,6 +313,10 @@ func TestConfinedForReal(t *testing.T) {
 		return r.finish(cmd)
 	}
 	run("unshare", "-U", "true").want(1).says("No space left on device")
+	if o := run(binary, "doctor").want(1); !strings.Contains(o.stdout, "no namespaces      --engine fuse runs commands at a private mount point") ||
+		!strings.Contains(o.stdout, "whose modes, owners, times and attributes it can change") || !strings.Contains(o.stdout, "by --engine fuse only") {
+		t.Errorf("doctor says:\n%s", o.stdout)
+	}
 	run(binary, "--engine", "auto", "-y", "--", "touch", "ran").want(125).says("make namespaces", "--engine fuse", "less well guarded")
 	run(binary, "-y", "--", "/bin/sh", "-euc", "test ! -e ran; echo x > new; echo > "+r.at("other")+" || :").want(0).says(lesser, "Permission denied")
 	r.wantFile("new", "x\n")

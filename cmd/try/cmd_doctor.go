@@ -46,16 +46,24 @@ const (
 // Run prints every finding, then whether a session works.
 func (*doctorCmd) Run(p *program) error {
 	store, hostMount, layers := probeStore()
-	session := trySession() // which tidies up behind the probes, too
+	session := trySession("auto") // which tidies up behind the probes, too
 	for _, f := range slices.Concat(probeSystem(layers), hostMount, []finding{store}) {
 		f.print(p)
 	}
 	session.print(p)
-	if session.state == missing {
-		p.status = statusNo
-		say(p.stdout, "try does not work here")
-	} else {
+	if session.state != missing {
 		say(p.stdout, "try works here")
+		return nil
+	}
+	p.status = statusNo
+	f, forbidden := probeConfined()
+	if forbidden {
+		f.print(p)
+	}
+	if forbidden && f.state != missing {
+		say(p.stdout, "try works here by --engine fuse only, less well guarded")
+	} else {
+		say(p.stdout, "try does not work here")
 	}
 	return nil
 }
@@ -113,12 +121,12 @@ func kernelRelease() string {
 // trySession runs a whole session in this directory: its namespaces, overlays
 // on all roots, /proc, the devices and terminals of its own. An error names
 // the step that failed.
-func trySession() finding {
+func trySession(engine string) finding {
 	f := finding{name: "session", state: fine}
 	quiet := &observer{}
 	r, err := supervisor.Run(context.Background(), supervisor.Options{
 		Argv: []string{"true"}, OnSuccess: supervisor.Abort, OnFailure: supervisor.Abort,
-		Terminal: supervisor.NoTerminal, NoPolicy: true,
+		Terminal: supervisor.NoTerminal, NoPolicy: true, Engine: engine,
 	}, quiet)
 	if err == nil {
 		err = r.Err
@@ -134,6 +142,23 @@ func trySession() finding {
 		f.state, f.meaning = limited, strings.Join(quiet.warnings, "; ")
 	}
 	return f
+}
+
+// probeConfined says what there would be without the namespaces that this system
+// forbids, by a whole session of that kind.
+func probeConfined() (f finding, forbidden bool) {
+	forbidden, err := supervisor.ProbeConfined()
+	f = finding{name: "no namespaces"}
+	if err == nil {
+		if f = trySession("fuse"); f.state != missing {
+			f.state, f.found = limited, "--engine fuse runs commands at a private mount point"
+		}
+		f.name = "no namespaces"
+		return f, forbidden
+	}
+	f.state, f.found, f.fix = missing, err.Error(), supervisor.Hint(err)
+	f.meaning = "--engine fuse cannot do without them either"
+	return f, forbidden
 }
 
 // probeStore opens the home store, which must be ours alone, and says where a
