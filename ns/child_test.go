@@ -69,7 +69,7 @@ func TestChildCallsNothingElse(t *testing.T) {
 		}
 	}
 	visit(entry, "")
-	for _, must := range []string{"try/ns.(*child).run", "try/ns.(*child).obey", "try/ns.(*child).name", "try/ns.(*child).become"} {
+	for _, must := range []string{"try/ns.(*child).run", "try/ns.(*child).obey", "try/ns.(*child).name", "try/ns.(*child).become", "try/ns.(*child).guard", "try/ns.(*child).testify"} {
 		if !seen[must] {
 			t.Errorf("%s is not reached from %s: the reading of the code is wrong", must, entry)
 		}
