@@ -20,6 +20,11 @@
 // Spec.ReExec the child executes this binary again and runs the rest of the
 // same table there, which it gets in a memfd; Init takes over in main.
 //
+// Without namespaces (Spec.Confined, confine.go) the supervisor forks a guard,
+// which forks init: what the kernel does for a PID namespace, end it and tell its
+// end, is the guard's. Mounts are outside, and Landlock keeps all of the session
+// from writing anywhere else.
+//
 // We also tried the runtime's own hooks for a fork (go:linkname). They are
 // not needed: what they do is block the signals, and detect a growing stack,
 // which the linker proves here for nosplit functions. A build without
@@ -52,8 +57,10 @@
 //
 // # Invariants
 //
-//  1. kill(-1) is called by PID 1 of a PID namespace only; the check stands
-//     before each call.
+//  1. kill(-1) is called by PID 1 of a PID namespace, or by whoever has proved
+//     to be in a domain of Landlock that keeps its signals in the session
+//     (guard.go): it may not signal any more a process of its own that it could
+//     signal before it entered. The check stands before each call.
 //  2. The first thing a forked child does is to close every descriptor that
 //     is not the programs' or its own: locks of the supervisor stay the
 //     supervisor's.
@@ -69,6 +76,14 @@
 //     only while it still has those that the supervisor made.
 //  6. In a session of uid 0 the parts of /proc that belong to the machine are
 //     covered or read-only in both forms: for uid 0 ownership is enough.
+//
+// Without namespaces 1 to 5 hold as well, but for the part of 3 on limits, which
+// a filter closes, and for 4: what is opened anew is so at the session's mounts,
+// and what else a program opens lies outside. Nothing there can be written,
+// connected to or signalled; what Landlock does not ask about can be changed:
+// modes, owners, times and attributes. Who kills guard and init at once, from
+// outside, leaves the programs to themselves: confined as they are, and behind a
+// mount that the supervisor then takes away.
 //
 // Root sessions leave no_new_privs off: their programs have every capability
 // of their namespace anyway, and su, file capabilities and package scripts

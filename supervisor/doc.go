@@ -41,9 +41,22 @@
 // copies of all others that were made meanwhile, so that the session's end is
 // the mount's. We also tried to leave it mounted outside: it keeps the kernel's
 // overlay from sessions that start meanwhile, and stays when we are killed.
-// Without user namespaces there is no session at all: what lies at a private
-// mount point only would not keep CMD from the base, and nothing would end what
-// CMD leaves.
+//
+// # Without namespaces
+//
+// Where user namespaces are forbidden, an ordinary user who names the fuse engine
+// gets a session without any (confined.go; package ns, Confined). Its mounts stand
+// outside as long as it lasts, and CMD is sent there: by its cwd, by HOME, and by
+// each variable that is the path of something in a root. Landlock keeps it from
+// writing and from signals anywhere else, a filter from sockets, and a guard ends
+// what it leaves. It is not what “auto” falls back to, since it keeps less: by its
+// own path CMD can read what lies there, and change the modes, owners, times and
+// attributes of the user's files, which Landlock does not ask about. What cannot
+// be held is refused: --net none, --deny, --socket, a limit of processes. The
+// processes of the user are counted together, so there is one of ours all the
+// same, for all that he has and the session may add (package ns).
+//
+// Nothing is tried out unless the fuse engine was named.
 //
 // # Lock order
 //
