@@ -68,7 +68,7 @@ const (
 // Confinable says why a session without namespaces could not be held.
 func Confinable() error {
 	if abi := landlockABI(); abi < landlockScopes {
-		return fmt.Errorf("Landlock's scopes (Linux 6.12, ABI %d) are not here: its ABI is %d: %w", landlockScopes, abi, unix.EOPNOTSUPP)
+		return fmt.Errorf("the scopes of Landlock (Linux 6.12, ABI %d) are not here, its ABI is %d: %w", landlockScopes, abi, unix.EOPNOTSUPP)
 	}
 	return nil
 }
