@@ -81,7 +81,7 @@
 // a filter closes, and for 4: what is opened anew is so at the session's mounts,
 // and what else a program opens lies outside. Nothing there can be written,
 // connected to or signalled; what Landlock does not ask about can be changed:
-// modes, owners, times and attributes. Who kills guard and init at once, from
+// modes, groups and times, but not extended attributes (outside.go). Who kills guard and init at once, from
 // outside, leaves the programs to themselves: confined as they are, and behind a
 // mount that the supervisor then takes away.
 //

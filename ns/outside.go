@@ -64,10 +64,23 @@ func outside() []refusal {
 	refuse(ioprioSet, 0, true, unix.EPERM, ioprioProcess)
 	refuse(ioprioSet, 1, true, unix.EPERM, 0)
 
+	// Attributes are set by path, and Landlock does not ask: those that our layers
+	// and the store are told by are among them. To a program it looks like a file
+	// system that has none.
+	const setxattrat, removexattrat, fileSetattr = 463, 466, 469
+	refuse(at(
+		n(188, 189, 190, 197, 198, 199, setxattrat, removexattrat), // setxattr, removexattr, and l… and f…
+		n(226, 227, 228, 235, 236, 237, setxattrat, removexattrat),
+		n(5, 6, 7, 14, 15, 16, setxattrat, removexattrat),
+		n(226, 227, 228, 235, 236, 237, setxattrat, removexattrat)), 0, false, unix.EOPNOTSUPP)
+	refuse(at(n(fileSetattr), n(fileSetattr), n(fileSetattr), n(fileSetattr)), 0, false, unix.ENOSYS)
+
 	// What a file or directory that was opened for reading takes as well: flags,
-	// verity, which is for ever, encryption, and subvolumes of btrfs and bcachefs.
+	// generations, verity, which is for ever, encryption, and subvolumes of btrfs
+	// and bcachefs.
 	refuse(at(n(16, 514), n(54), n(29), n(54)), 1, false, unix.ENOTTY,
 		0x40086602, 0x40046602, 0x401c5820, // FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS, FS_IOC_FSSETXATTR
+		0x40087602, 0x40047602, 0x40086604, 0x40046604, // FS_IOC_SETVERSION, EXT4_IOC_SETVERSION, and of 32 bits
 		0x40806685, 0x800c6613, 0xc0506617, 0xc0406618, // FS_IOC_ENABLE_VERITY, SET_ENCRYPTION_POLICY, ADD_, REMOVE_ENCRYPTION_KEY
 		0x50009401, 0x50009417, 0x5000940e, 0x50009418, // BTRFS_IOC_SNAP_CREATE, _V2, SUBVOL_CREATE, _V2
 		0x5000940f, 0x5000943f, 0x4008941a, // BTRFS_IOC_SNAP_DESTROY, _V2, SUBVOL_SETFLAGS

@@ -187,6 +187,6 @@ func moved(mounts []ns.Mount, value string) string {
 func (s *session) tellConfined(dir string) {
 	s.set.told.Do(func() {
 		s.warn(fmt.Sprintf("user namespaces are forbidden here: the command runs at %s; by absolute paths it sees the real files, "+
-			"which it cannot write, but whose modes, owners, times and attributes it can change", dir))
+			"which it cannot write, but whose modes, groups and times it can change", dir))
 	})
 }

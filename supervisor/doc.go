@@ -50,8 +50,9 @@
 // each variable that is the path of something in a root. Landlock keeps it from
 // writing and from signals anywhere else, a filter from sockets, and a guard ends
 // what it leaves. It is not what “auto” falls back to, since it keeps less: by its
-// own path CMD can read what lies there, and change the modes, owners, times and
-// attributes of the user's files, which Landlock does not ask about. What cannot
+// own path CMD can read what lies there, and change the modes, groups and times
+// of the user's files, which Landlock does not ask about. (Nor does it about
+// extended attributes, which a filter closes, inside too.) What cannot
 // be held is refused: --net none, --deny, --socket, a limit of processes. The
 // processes of the user are counted together, so there is one of ours all the
 // same, for all that he has and the session may add (package ns).

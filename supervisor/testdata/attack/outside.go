@@ -37,6 +37,14 @@ func outside(args []string) error {
 	return nil
 }
 
+// address is where a string lies, for good, that a system call reads.
+func address(s string) uintptr {
+	kept = append(kept, append([]byte(s), 0))
+	return uintptr(unsafe.Pointer(&kept[len(kept)-1][0]))
+}
+
+var kept [][]byte
+
 func parentOf(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -130,6 +138,12 @@ func attackFiles(dir string) {
 		_, err := unix.Openat(fd, "f", unix.O_WRONLY, 0)
 		say("openat", err)
 	}
+	at, name := address(f), address("user.attack")
+	call("setxattr", unix.SYS_SETXATTR, 226, at, name, name, 1)
+	call("lsetxattr", unix.SYS_LSETXATTR, 227, at, name, name, 1)
+	call("removexattr", unix.SYS_REMOVEXATTR, 235, at, address("user.there"))
+	call("setxattrat", 463, 463, ^uintptr(99), at, 0, name)
+	call("file_setattr", 469, 469, ^uintptr(99), at, name, 24)
 	say("mount", unix.Mount("none", dir, "tmpfs", 0, ""))
 	say("chroot", unix.Chroot(dir))
 }
@@ -157,8 +171,7 @@ func attackSockets(dir string) {
 
 // attackShared tries what the kernel shares among the processes of a user.
 func attackShared() {
-	name := append([]byte("try-attack"), 0)
-	at := uintptr(unsafe.Pointer(&name[0]))
+	at := address("try-attack")
 	var params [120]byte
 	call("ring", 425, 425, 1, uintptr(unsafe.Pointer(&params[0])))
 	call("shmget", unix.SYS_SHMGET, 395, 0, 4096, 0o1600)
