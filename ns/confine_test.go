@@ -45,3 +45,20 @@ func TestConfinedLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestForbidden: what forbids namespaces is told from what else may fail.
+func TestForbidden(t *testing.T) {
+	for _, c := range []struct {
+		step  string
+		errno unix.Errno
+		want  bool
+	}{
+		{"make namespaces", unix.EPERM, true}, {"make namespaces", unix.ENOSPC, true}, {"make namespaces", unix.EINVAL, true},
+		{"map ids", unix.EPERM, true}, {"map ids", unix.EACCES, true}, {"make mounts private", unix.EACCES, true}, // AppArmor
+		{"make namespaces", unix.EAGAIN, false}, {"make namespaces", unix.ENOMEM, false}, {"mount proc", unix.EPERM, false}, {"run", 0, false},
+	} {
+		if f := (&Failure{Step: c.step, Errno: c.errno}); f.Forbidden() != c.want {
+			t.Errorf("%v is taken for forbidden: %v", f, !c.want)
+		}
+	}
+}

@@ -51,12 +51,12 @@ func newConfined(t *testing.T) *rig {
 
 // inPrivateConfined is inPrivate where fusermount3 is still set-uid: a mount
 // namespace of the first user namespace.
-func (r *rig) inPrivateConfined(script string) *outcome {
+func (r *rig) inPrivateConfined(mounts, script string) *outcome {
 	r.t.Helper()
 	if os.Getuid() != 0 {
 		r.t.Skip("only root can make a mount namespace in which fusermount3 is set-uid")
 	}
-	return r.inPrivate("", script)
+	return r.inPrivate(mounts, script)
 }
 
 // lesser is what is told of a confined session.
@@ -78,9 +78,9 @@ new"`
 			r.outside("echo base > both; echo base > old; mkdir ../home/else")
 			before := r.project()
 			r.env = append(r.env, "WORK="+work)
-			o := r.inPrivateConfined(`unset TMPDIR; export BASE="x$PWD" OLD="x$HOME" ELSE="$HOME/else" LIST="$HOME/a:x$HOME/b" TOP=/ UNDER="$HOME.d"
-				"$TRY" --scope user ` + how + ` --json -- sh -euc "$WORK"
-				if test ` + how + ` = -y; then test "$(cat /tmp/mine)" = t; else test -z "$(ls -A /tmp)"; fi`).want(0)
+			o := r.inPrivateConfined("", `unset TMPDIR; export BASE="x$PWD" OLD="x$HOME" ELSE="$HOME/else" LIST="$HOME/a:x$HOME/b" TOP=/ UNDER="$HOME.d"
+				"$TRY" --scope user `+how+` --json -- sh -euc "$WORK"
+				if test `+how+` = -y; then test "$(cat /tmp/mine)" = t; else test -z "$(ls -A /tmp)"; fi`).want(0)
 			o.says(lesser)
 			if n := strings.Count(o.stderr, lesser); n != 1 || !strings.Contains(o.stdout, lesser) {
 				t.Errorf("it is told %d times, and in the document:\n%s", n, o.stdout)
@@ -150,7 +150,7 @@ func TestConfinedOutside(t *testing.T) {
 func TestConfinedStore(t *testing.T) {
 	r := newConfined(t)
 	r.sh("--keep", "-b", "kept", "echo kept > kept").want(0)
-	o := r.inPrivateConfined(fmt.Sprintf(`"$TRY" --scope user -y -q -- sh -uc '
+	o := r.inPrivateConfined("", fmt.Sprintf(`"$TRY" --scope user -y -q -- sh -uc '
 		test -e "$HOME/.local/state/try" && echo seen; mkdir "$HOME/.local/state/try" 2>/dev/null && echo made
 		for f in $(find %[1]s "$XDG_RUNTIME_DIR" -path "*/m[0-9]*" -prune -o -type f -print); do (: >> $f) 2>/dev/null && echo opened $f; done
 		for d in $(find %[1]s "$XDG_RUNTIME_DIR" -path "*/m[0-9]*" -prune -o -type d -print); do (: > $d/x) 2>/dev/null && echo made $d/x; mv $d $d.x 2>/dev/null && echo moved $d; done; echo over'`, r.store())).want(0)
@@ -273,8 +273,7 @@ func TestConfinedSupervisorKilled(t *testing.T) {
 	}
 }
 
-// TestConfinedInitKilled: nothing outlives init, or its guard, or both with an
-// interval that a scheduler makes; the branch is kept.
+// TestConfinedInitKilled: nothing outlives init, or its guard; the branch is kept.
 func TestConfinedInitKilled(t *testing.T) {
 	for _, who := range []string{"init", "guard"} {
 		t.Run(who, func(t *testing.T) {
@@ -373,6 +372,31 @@ func TestConfinedSettles(t *testing.T) {
 	p.wait().want(125).says("d/f")
 	r.wantFile("d/f", "theirs\n")
 	r.try("abort", "drift").want(0)
+}
+
+// TestConfinedBelow: a file system that is mounted below a root has a mount point
+// of its own, of which is told, and cannot be written to where it was; what was
+// read is known.
+func TestConfinedBelow(t *testing.T) {
+	r := newConfined(t)
+	r.outside("mkdir own; echo g > g")
+	o := r.inPrivateConfined(r.at("own")+" mode=1777,size=1m", `
+		echo old > own/old; echo stays > own/stays; mkfifo a b; exec 3<>a 4<>b; export OWN="$PWD/own" SAME="x$PWD/own"
+		"$TRY" -y -q --serializable -- sh -euc 'cat g; test "x$OWN" != "$SAME"; rm "$OWN/old"; echo x > "$OWN/f"; mkdir "$OWN/d"; echo y > h
+			test -z "$(ls own)"; ! (echo x > own/g) 2>/dev/null; ! mv own other 2>/dev/null; ! rmdir own 2>/dev/null'
+		test "$(ls own; cat own/f h)" = "d
+f
+stays
+x
+y"
+		(cd own && "$TRY" -y -q sh -euc 'test "$PWD" = "$(pwd -P)"; rmdir d; echo z > f'); test "$(ls own; cat own/f)" = "f
+stays
+z"
+		"$TRY" -y -b mine --serializable -- sh -euc 'cat g; echo >&3; read x <&4; echo z > z' & read x <&3; echo changed > g; echo >&4; wait $! || echo status $?
+		test ! -e z; "$TRY" abort mine; ! grep "$XDG_RUNTIME_DIR" /proc/self/mounts`).want(0).says("the command has read it", r.at("own")+", a mount below a root, is empty there, and shows at "+r.dir+"/run/")
+	if o.stdout != "g\ng\nstatus 125\n" {
+		t.Errorf("it says %q", o.stdout)
+	}
 }
 
 // TestConfinedTwo: two at once do not disturb each other.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +14,6 @@ import (
 	"try/fs/engine"
 	"try/fs/fusefs"
 	"try/fs/sys"
-	"try/ns"
 )
 
 // A root whose engine wants it is mounted by this process's user in this
@@ -50,16 +50,11 @@ func (s *session) mountPoints() error {
 
 // mountHere mounts m, which is of root, in this namespace and serves it. The path
 // is "" if the helper refuses: then init mounts it, which is less if there is
-// something foreign. In a confined session, which has no other mounts, a root
-// that lies in an earlier one is mounted there.
-func (s *session) mountHere(m engine.Mount, root *branch.Root, earlier []ns.Mount, hidden []string) (path string, err error) {
+// something foreign. In a confined session there is nobody else to mount it, and
+// in another root it cannot be: no one but the user may look there, fusermount3
+// neither.
+func (s *session) mountHere(m engine.Mount, root *branch.Root, hidden []string) (path string, err error) {
 	path = s.host.points.Paths[len(s.host.mounted)]
-	below := false
-	if s.set.confined {
-		if at := ns.Inside(earlier, m.Target); at != m.Target {
-			path, below = at, true
-		}
-	}
 	dev, err := fusefs.MountHost(path, s.set.confined && m.NoExec)
 	switch {
 	case err == nil:
@@ -71,8 +66,9 @@ func (s *session) mountHere(m engine.Mount, root *branch.Root, earlier []ns.Moun
 		}
 		return "", ownGroup(m.Upper, root.Prepared)
 	}
-	if !below { // what is, goes with the other
-		s.host.mounted = append(s.host.mounted, path)
+	s.host.mounted = append(s.host.mounted, path)
+	if s.set.confined && slices.ContainsFunc(s.b.Roots, func(outer branch.Root) bool { return engine.IsBelow(m.Target, outer.Path) }) {
+		s.warn(fmt.Sprintf("%s, a mount below a root, is empty there, and shows at %s", m.Target, path))
 	}
 	return path, s.serve(m, dev, hidden)
 }

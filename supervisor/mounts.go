@@ -60,7 +60,7 @@ func (s *setup) mountsOf(of *session, hidden []string) ([]ns.Mount, error) {
 			out.Lower, out.Upper, out.Work = m.Lower, m.Upper, m.Work
 		case "fuse":
 			if m.Host {
-				if out.Source, err = of.mountHere(m, &b.Roots[i], list, hidden); err != nil {
+				if out.Source, err = of.mountHere(m, &b.Roots[i], hidden); err != nil {
 					return nil, err
 				}
 			}
