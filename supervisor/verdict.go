@@ -264,7 +264,7 @@ func (c *committer) torn(known []commit.Conflict) []commit.Conflict {
 		if at.root < 0 || ch.Type != "file" || ch.Kind != "modified" || c.verdict.outcome.Verdicts[i].Action == policy.Yield {
 			continue
 		}
-		if !c.strangers(ch.Path) || !isDatabase(ch.Path) {
+		if base := c.change(i).Base; base == nil || !pagesOf(base.Size) || !c.strangers(ch.Path) || !isDatabase(ch.Path) {
 			continue
 		}
 		f := commit.Conflict{Root: c.res.Plan.Roots[at.root].Root.Path, Path: c.change(i).Path(), Reason: "a database whose journal or write-ahead log has changed in the base"}
@@ -274,6 +274,10 @@ func (c *committer) torn(known []commit.Conflict) []commit.Conflict {
 	}
 	return list
 }
+
+// pagesOf says whether a database can be of that size: whole pages, of 512 bytes
+// or a multiple (Database File Format, 1.2). It spares most files the looks.
+func pagesOf(size int64) bool { return size >= 512 && size%512 == 0 }
 
 // isDatabase says whether a file of the base is one of SQLite's (Database File
 // Format, 1.3).

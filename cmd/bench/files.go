@@ -88,9 +88,15 @@ func through(path string) error {
 
 // put writes count files of size bytes into dir: over those that are there,
 // or new ones. It is what a session does whose settling is measured.
-func put(dir string, count int, size int64) error {
+func put(dir string, count int, size int64) error { return write(dir, count, size, 2) }
+
+// lay makes such files beforehand, with another content than what put will
+// write over them.
+func lay(dir string, count int, size int64) error { return write(dir, count, size, 3) }
+
+func write(dir string, count int, size int64, seed byte) error {
 	b := make([]byte, size)
-	rand.NewChaCha8([32]byte{2}).Read(b)
+	rand.NewChaCha8([32]byte{seed}).Read(b)
 	for i := range count {
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%05d", i)), b, 0o644); err != nil {
 			return err

@@ -179,7 +179,7 @@ func (l *lab) rounds(name string, n int, deeds []*deed) error {
 				return err
 			}
 			if d.count > 0 && !d.fresh {
-				if err := put(dir, d.count, d.size); err != nil {
+				if err := lay(dir, d.count, d.size); err != nil {
 					return err
 				}
 			}
