@@ -125,7 +125,21 @@ func setAside(d *sys.Dir, name string) (bool, error) {
 	if errors.Is(err, unix.ENOENT) { // never mounted
 		return true, nil
 	}
-	return err == nil, err
+	if err != nil {
+		return false, err
+	}
+	// Who removes the store by hand must not meet closed directories.
+	st, err := work.Stat(asideName)
+	if err != nil || !st.IsDir() {
+		return false, err
+	}
+	aside, err := openUp(work, asideName, st)
+	if err != nil {
+		return false, err
+	}
+	defer aside.Close()
+	marks, err := openMarks(aside)
+	return err == nil, errors.Join(err, closeMarks(marks))
 }
 
 // clearing is the removal of what was set aside, which goes on behind a run.
@@ -192,41 +206,57 @@ func idle(d *sys.Dir, name string) (bool, error) {
 	return err == nil, err
 }
 
-// unmark removes incompat/volatile/dirty, each directory of which is mode 000
-// too. What else may be there stays, and so does all above it.
-func unmark(d *sys.Dir) error {
-	names := []string{"incompat", "volatile"}
-	at := []*sys.Dir{d}
-	defer func() {
-		for _, d := range at[1:] {
-			d.Close()
-		}
-	}()
-	for i, name := range names {
-		st, err := at[i].Stat(name)
+// markNames lead from what overlayfs makes in a work directory to the mark of a
+// volatile mount. Each is of mode 000.
+var markNames = []string{"incompat", "volatile"}
+
+// openMarks opens them, as far as they are there.
+func openMarks(d *sys.Dir) (marks []*sys.Dir, err error) {
+	for _, name := range markNames {
+		st, err := d.Stat(name)
 		if errors.Is(err, unix.ENOENT) {
 			break
 		}
+		if err == nil {
+			d, err = openUp(d, name, st)
+		}
 		if err != nil {
-			return err
+			return nil, errors.Join(err, closeMarks(marks))
 		}
-		sub, err := openUp(at[i], name, st)
-		if err != nil {
-			return err
-		}
-		at = append(at, sub)
+		marks = append(marks, d)
 	}
-	if len(at) > len(names) {
-		if err := at[len(names)].Unlink("dirty"); err != nil && !errors.Is(err, unix.ENOENT) {
-			return err
+	return marks, nil
+}
+
+func closeMarks(marks []*sys.Dir) (err error) {
+	for _, d := range marks {
+		err = errors.Join(err, d.Close())
+	}
+	return err
+}
+
+// unmark removes incompat/volatile/dirty. What else may be there stays, and so
+// does all above it.
+func unmark(d *sys.Dir) error {
+	marks, err := openMarks(d)
+	if err != nil {
+		return err
+	}
+	if len(marks) == len(markNames) {
+		if err = marks[len(marks)-1].Unlink("dirty"); errors.Is(err, unix.ENOENT) {
+			err = nil
 		}
 	}
-	for i := len(at) - 2; i >= 0; i-- {
-		if err := at[i].Rmdir(names[i]); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
-			return err
+	for i := len(marks) - 1; i >= 0 && err == nil; i-- {
+		above := d
+		if i > 0 {
+			above = marks[i-1]
+		}
+		if err = above.Rmdir(markNames[i]); errors.Is(err, unix.ENOTEMPTY) {
+			err = nil
 		}
 	}
-	return nil
+	return errors.Join(err, closeMarks(marks))
 }
 
 // Untidy says that Tidy has something to do: trash, or a spare that is missing.

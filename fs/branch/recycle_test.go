@@ -92,5 +92,10 @@ func TestClear(t *testing.T) {
 		if err != nil || len(left) != 1 || left[0].Name() != asideName {
 			t.Errorf("run %d leaves %v in the work directory, %v", i, left, err)
 		}
+		for _, below := range []string{"", "/incompat", "/incompat/volatile"} {
+			if st, err := os.Stat(w.store.Path() + "/" + spareName + "/" + id + "/w0/" + asideName + below); err != nil || st.Mode().Perm() != 0o700 {
+				t.Errorf("run %d leaves %s%s closed: %v, %v", i, asideName, below, st, err)
+			}
+		}
 	}
 }
