@@ -129,10 +129,10 @@ func (s *session) start(ctx context.Context) error {
 		s.warn(w)
 	}
 	s.ui.Event(Event{Kind: "started", Result: s.res, PID: s.ns.PID()})
-	s.b.Clear()
-	if s.set.opts.OnSuccess != Abort {
+	mayCommit := s.set.opts.OnSuccess != Abort
+	s.b.Meanwhile(mayCommit)
+	if mayCommit {
 		go func() { // while CMD runs, what nobody has to wait for when it has ended
-			s.b.LookForRecords()
 			s.set.survey(s.b)
 			commit.Prepare()
 		}()

@@ -27,7 +27,7 @@ type Branch struct {
 	number uint64
 	sync   map[string]*os.File // by store; opened at the fork, empty for a branch that was opened
 
-	clearing clearing
+	errand errand
 	// newest is one more than the number of the newest record, as of some time
 	// after the fork; 0: nobody has looked. Commits that came later have lists.
 	newest atomic.Uint64
@@ -471,7 +471,7 @@ func (b *Branch) Save() error {
 // Close lets go of the branch: its lock is free, its state what was written
 // last.
 func (b *Branch) Close() error {
-	b.clearing.end()
+	b.errand.end()
 	var errs []error
 	for id, f := range b.sync {
 		errs = append(errs, f.Close())

@@ -88,14 +88,6 @@ func (b *Branch) Announce(paths []string) error {
 	return nil
 }
 
-// LookForRecords looks at what Announce has to know of the records. It may be
-// called once after the fork, beside anything, and saves Announce the time.
-func (b *Branch) LookForRecords() {
-	if n, err := b.store.newestRecord(); err == nil {
-		b.newest.Store(n + 1)
-	}
-}
-
 // announce numbers what the branch or record id is about to apply; the number
 // is greater than after. Of records newest says what a branch's does.
 func (s *Store) announce(id, name string, paths []string, after, newest uint64, durable bool) (number uint64, err error) {

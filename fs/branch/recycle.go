@@ -15,7 +15,7 @@ import (
 // empty a trash nor the next run to make directories. It is only a quicker
 // Discard, which does it where anything is not as it was made.
 func (b *Branch) Recycle() error {
-	b.clearing.end()
+	b.errand.end()
 	ok, err := b.pristine()
 	if err != nil {
 		return fmt.Errorf("recycle branch %s: %w", b.Name, err)
@@ -110,8 +110,8 @@ const asideName = "old"
 
 // setAside makes a work directory empty for the next run. What overlayfs made
 // there is only moved: to remove a directory takes a file system that is mounted
-// with discard as long as all else that is done for an empty branch. Clear does
-// it while the next command runs.
+// with discard as long as all else that is done for an empty branch. Meanwhile
+// does it while the next command runs.
 func setAside(d *sys.Dir, name string) (bool, error) {
 	work, err := d.Sub(name)
 	if err != nil {
@@ -142,39 +142,46 @@ func setAside(d *sys.Dir, name string) (bool, error) {
 	return err == nil, errors.Join(err, closeMarks(marks))
 }
 
-// clearing is the removal of what was set aside, which goes on behind a run.
-type clearing struct {
+// errand is what goes on beside a command.
+type errand struct {
 	stop atomic.Bool
 	done chan struct{} // nil: none was begun
 }
 
-// end lets the removal end as soon as it can.
-func (c *clearing) end() {
-	if c.done != nil {
-		c.stop.Store(true)
-		<-c.done
-		c.done = nil
+// end lets it end as soon as it can.
+func (e *errand) end() {
+	if e.done != nil {
+		e.stop.Store(true)
+		<-e.done
+		e.done = nil
 	}
 }
 
-// Clear begins to remove what the run before has set aside in the skeleton that
-// this branch was made of. It ends by itself, or with the branch; what is left
-// the next run removes.
-func (b *Branch) Clear() {
+// Meanwhile begins, beside the command, what nobody has to wait for. For a commit
+// it looks for the newest record, which saves Announce the time. And it removes
+// what the run before has set aside in the skeleton that this branch was made
+// of. It ends by itself, or with the branch; what is left the next run removes.
+func (b *Branch) Meanwhile(commit bool) {
 	var names []string
 	for i := range b.Roots {
 		if b.Roots[i].Store == "" {
 			names = append(names, workName(b.Roots[i].Number))
 		}
 	}
-	b.clearing.done = make(chan struct{})
+	b.errand.done = make(chan struct{})
 	go func(d *sys.Dir) {
-		defer close(b.clearing.done)
+		defer close(b.errand.done)
+		if commit {
+			if n, err := b.store.newestRecord(); err == nil {
+				b.newest.Store(n + 1)
+			}
+		}
 		for _, name := range names {
+			if b.errand.stop.Load() {
+				return
+			}
 			if work, err := d.Sub(name); err == nil {
-				if !b.clearing.stop.Load() {
-					_, _ = idle(work, asideName) // the next run tries again
-				}
+				_, _ = idle(work, asideName) // the next run tries again
 				work.Close()
 			}
 		}

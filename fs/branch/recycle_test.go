@@ -62,9 +62,9 @@ func mounted(t *testing.T, work string) {
 	}
 }
 
-// TestClear: what a run has left in the skeleton is removed in the next one; if
+// TestMeanwhile: what a run has left in the skeleton is removed in the next one; if
 // that is too short, in one that comes later; and never more than once is there.
-func TestClear(t *testing.T) {
+func TestMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var id string
@@ -78,8 +78,8 @@ func TestClear(t *testing.T) {
 		}
 		work := b.Path() + "/w0"
 		if clear {
-			b.Clear()
-			<-b.clearing.done
+			b.Meanwhile(true)
+			<-b.errand.done
 			if left, err := os.ReadDir(work); err != nil || len(left) != 0 {
 				t.Errorf("run %d: the work directory holds %v, %v", i, left, err)
 			}
