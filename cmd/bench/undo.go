@@ -32,7 +32,7 @@ func undoing(l *lab) error {
 		if err != nil {
 			return err
 		}
-		if err := put(dir, count, 100); err != nil {
+		if err := lay(dir, count, 100); err != nil {
 			return err
 		}
 		name := fmt.Sprintf("u%d", round)
