@@ -193,6 +193,9 @@ func (k *kept) settleWhole(ctx context.Context, o CommitOptions) error {
 	}
 	if k.res.Plan.Empty() {
 		k.res.Settled, k.res.Reason = Unchanged, "nothing changed"
+		if k.of != nil {
+			return nil // a part is dropped by who made it
+		}
 		return k.b.Discard()
 	}
 	if err := k.commit(ctx); err != nil {
