@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"

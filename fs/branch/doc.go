@@ -14,7 +14,7 @@
 //	    meta               JSON, version 1 (Meta)
 //	    journal            fs/commit's
 //	    u0 u1 …            layers, by number (Root.Number); others are strays
-//	    w0 w1 …            their work directories
+//	    w0 w1 …            their work directories; in a skeleton old, to be removed
 //	    undo0 undo1 …      what a commit displaced (Slots)
 //	    was/               what the base held of texts that changed (KeepAncestor)
 //	undo/NUMBER.ID/        an undo record: the branch's directory after its commit

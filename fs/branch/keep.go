@@ -25,6 +25,7 @@ func (b *Branch) Keep(ctx context.Context) error {
 	if b.State != Kept && !b.State.mayBecome(Kept) {
 		return fmt.Errorf("keep branch %s: it is %s", b.Name, b.State)
 	}
+	b.errand.end() // it is in the work directories
 	var gone []error
 	before := b.storesUsed()
 	for i := range b.Roots {

@@ -160,7 +160,8 @@ func (e *errand) end() {
 // Meanwhile begins, beside the command, what nobody has to wait for. For a commit
 // it looks for the newest record, which saves Announce the time. And it removes
 // what the run before has set aside in the skeleton that this branch was made
-// of. It ends by itself, or with the branch; what is left the next run removes.
+// of. It ends by itself, or before the branch is kept, recycled or closed; what is
+// left the next run removes.
 func (b *Branch) Meanwhile(commit bool) {
 	var names []string
 	for i := range b.Roots {

@@ -99,3 +99,25 @@ func TestMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// TestKeepBesideErrand: what is removed beside a command is out of the way before
+// the work directory is emptied.
+func TestKeepBesideErrand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for range 50 {
+		b := w.create("otter")
+		mounted(t, b.Path()+"/w0")
+		if err := b.Recycle(); err != nil {
+			t.Fatal(err)
+		}
+		b = w.create("otter")
+		b.Meanwhile(false)
+		if err := b.Keep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Discard(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
