@@ -32,15 +32,14 @@ func catch() *signals {
 }
 
 // catching is catch behind one's back, for as long as nothing is made that a
-// signal must not leave: os/signal changes threads twice for each of them, at
-// both ends.
+// signal must not leave: os/signal changes threads twice for each of them.
 func catching() func() *signals {
 	c := make(chan *signals, 1)
 	go func() { c <- catch() }()
 	return func() *signals { return <-c }
 }
 
-func (s *signals) release() { go signal.Stop(s.c) }
+func (s *signals) release() { signal.Stop(s.c) }
 
 // shield makes the process fit to apply a commit: no stop by the terminal, and
 // the largest files it may write. It returns the way back. Other signals are
@@ -62,7 +61,7 @@ func shield() (func(), error) {
 	}
 	return func() {
 		if stops {
-			go signal.Reset(unix.SIGTSTP)
+			signal.Reset(unix.SIGTSTP)
 		}
 	}, nil
 }
