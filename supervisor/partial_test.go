@@ -266,63 +266,67 @@ func TestPartialCrash(t *testing.T) {
 // TestPartialModel: random changes, committed in random parts, are the changes
 // committed at once, and none of a part is seen before it.
 func TestPartialModel(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	asEach(t, func(t *testing.T, r *rig) {
-		t.Logf("seed %d", seed)
-		rng := rand.New(rand.NewPCG(seed, 1))
-		n := makeRig(t)
-		if r.uid != n.uid {
-			n.become(r.uid)
-		}
-		base := script(rng, 80, r.uid == 0, r.uid) + fixed
-		r.outside(base)
-		n.outside(base)
-		parts := 0
-		for round := range 6 {
-			s := script(rng, 40, r.uid == 0, r.uid) + fixed
-			n.outside(s)
-			r.sh("--keep", "-q", "-b", "mine", s).want(0)
-			for tries := 0; tries < 8 && r.branches()["mine"] != ""; tries++ {
-				roots := r.try("changes", "--json", "mine").want(0).document().Roots
-				if len(roots) == 0 {
-					break // what differs is no change to be committed
-				}
-				list := roots[0].Changes
-				args, behind := []string{"commit", "--json", "mine"}, rng.IntN(2) == 0
-				if behind {
-					args = append(args, "--")
-				}
-				for range 1 + rng.IntN(3) {
-					path := list[rng.IntN(len(list))].Path
-					if !behind {
-						args = append(args, "--exclude")
-					}
-					args = append(args, cmp.Or(path, "."))
-				}
-				o := r.try(args...)
-				switch {
-				case o.code == 0:
-					parts++
-				case o.code == 125 && strings.Contains(o.stderr, "is removed as a whole"),
-					o.code == 125 && strings.Contains(o.stderr, "is chosen"):
-				default:
-					t.Fatalf("round %d: %q ended with %d: %s\nscript:\n%s", round, args, o.code, o.stderr, s)
-				}
+	const nothing = 1795299927041418803 // a part of which nothing is a change
+	for _, seed := range []uint64{nothing, uint64(time.Now().UnixNano())} {
+		asEach(t, func(t *testing.T, r *rig) { partialModel(t, r, seed) })
+	}
+}
+
+func partialModel(t *testing.T, r *rig, seed uint64) {
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	n := makeRig(t)
+	if r.uid != n.uid {
+		n.become(r.uid)
+	}
+	base := script(rng, 80, r.uid == 0, r.uid) + fixed
+	r.outside(base)
+	n.outside(base)
+	parts := 0
+	for round := range 6 {
+		s := script(rng, 40, r.uid == 0, r.uid) + fixed
+		n.outside(s)
+		r.sh("--keep", "-q", "-b", "mine", s).want(0)
+		for tries := 0; tries < 8 && r.branches()["mine"] != ""; tries++ {
+			roots := r.try("changes", "--json", "mine").want(0).document().Roots
+			if len(roots) == 0 {
+				break // what differs is no change to be committed
 			}
-			if r.branches()["mine"] != "" {
-				r.try("commit", "-q", "mine").want(0)
+			list := roots[0].Changes
+			args, behind := []string{"commit", "--json", "mine"}, rng.IntN(2) == 0
+			if behind {
+				args = append(args, "--")
 			}
-			if diff := n.project().differs(r.project()); diff != "" {
-				t.Fatalf("round %d (native, then branch):%s\nscript:\n%s", round, diff, s)
+			for range 1 + rng.IntN(3) {
+				path := list[rng.IntN(len(list))].Path
+				if !behind {
+					args = append(args, "--exclude")
+				}
+				args = append(args, cmp.Or(path, "."))
+			}
+			o := r.try(args...)
+			switch {
+			case o.code == 0:
+				parts++
+			case o.code == 125 && strings.Contains(o.stderr, "is removed as a whole"),
+				o.code == 125 && strings.Contains(o.stderr, "is chosen"):
+			default:
+				t.Fatalf("round %d: %q ended with %d: %s\nscript:\n%s", round, args, o.code, o.stderr, s)
 			}
 		}
-		t.Logf("%d parts", parts)
-		if parts == 0 {
-			t.Error("no part was committed")
+		if r.branches()["mine"] != "" {
+			r.try("commit", "-q", "mine").want(0)
 		}
-		r.try("--abort", "-q", "true").want(0)
-		r.clean()
-	})
+		if diff := n.project().differs(r.project()); diff != "" {
+			t.Fatalf("round %d (native, then branch):%s\nscript:\n%s", round, diff, s)
+		}
+	}
+	t.Logf("%d parts", parts)
+	if parts == 0 {
+		t.Error("no part was committed")
+	}
+	r.try("--abort", "-q", "true").want(0)
+	r.clean()
 }
 
 // TestPartialUndo: a part is undone by itself; the rest still is what it was.
