@@ -2,7 +2,6 @@ package supervisor_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,8 +11,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"try/fs/fusefs"
 )
 
 // newConfined makes a rig of an ordinary user to whom user namespaces are
@@ -24,28 +21,9 @@ func newConfined(t *testing.T) *rig {
 	if r.uid == 0 {
 		r.become(account)
 	}
-	r.needFuse()
-	if _, err := fusefs.Helper(); err != nil {
-		if os.Getenv("TRY_TEST_FUSE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	run := filepath.Join(r.dir, "run")
-	r.must(errors.Join(os.Mkdir(run, 0o700), os.Chown(run, r.uid, r.uid)))
+	r.mountsOutside()
 	r.policy("[session]\nscope = \"dir\"\nengine = \"fuse\"\n")
-	r.env = append(r.env, "XDG_RUNTIME_DIR="+run, withoutEngine()+",userns")
-	t.Cleanup(func() {
-		if left := r.hostMounts(); len(left) > 0 {
-			t.Errorf("mounts are left: %q", left)
-			for _, path := range left {
-				_ = fusefs.UnmountHost(path)
-			}
-		}
-		if entries, err := os.ReadDir(run); err != nil || len(entries) > 0 {
-			t.Errorf("the runtime directory holds %v, %v", entries, err)
-		}
-	})
+	r.env = append(r.env, withoutEngine()+",userns")
 	return r
 }
 

@@ -19,37 +19,47 @@ const (
 	asVariable    = "TRY_TEST_AS"     // root becomes this user at last
 )
 
-// private runs a command in a mount namespace in which /tmp, /var/tmp and
-// /dev/shm are empty, so that a test of the default scope touches nothing of
-// the machine's (B39).
-func private(argv []string) error {
-	here, err := os.Readlink("/proc/self/ns/mnt")
+// within runs argv once more by the helper of that name, in the namespace of its
+// own that attr makes for it. There it says that it is: what follows cannot
+// reach the machine's.
+func within(kind, helper string, argv []string, attr *syscall.SysProcAttr) (inside bool, err error) {
+	here, err := os.Readlink("/proc/self/ns/" + kind)
 	if err != nil {
-		return err
+		return false, err
 	}
 	outer := os.Getenv(outerVariable)
 	if outer == "" {
 		exe, err := os.Executable()
 		if err != nil {
-			return err
+			return false, err
 		}
 		cmd := exec.Command(exe, argv...)
-		cmd.Env = append(os.Environ(), outerVariable+"="+here, helperVariable+"=private")
+		cmd.Env = append(os.Environ(), outerVariable+"="+here, helperVariable+"="+helper)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-		if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {
-			cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
-			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
-		}
-		return cmd.Run()
+		cmd.SysProcAttr = attr
+		return false, cmd.Run()
 	}
 	if here == outer {
-		return errors.New("still in the mount namespace of the machine")
+		return false, fmt.Errorf("still in the %s namespace of the machine", kind)
 	}
-	// Capabilities belong to the thread.
-	runtime.LockOSThread()
+	runtime.LockOSThread() // capabilities belong to the thread
+	return true, nil
+}
+
+// private runs a command in a mount namespace in which /tmp, /var/tmp and
+// /dev/shm are empty, so that a test of the default scope touches nothing of
+// the machine's (B39).
+func private(argv []string) error {
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+	if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+	}
+	if inside, err := within("mnt", "private", argv, attr); !inside {
+		return err
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -60,6 +70,12 @@ func private(argv []string) error {
 			return fmt.Errorf("mount tmpfs on %s: %w", dir, err)
 		}
 	}
+	return execute(argv)
+}
+
+// execute ends a helper that is within: as the user of asVariable, if there is
+// one, without its capabilities otherwise.
+func execute(argv []string) error {
 	if as := os.Getenv(asVariable); as != "" {
 		uid, err := strconv.Atoi(as)
 		if err != nil {
@@ -85,43 +101,17 @@ func private(argv []string) error {
 // user namespace: in one that maps all ids, with a mount namespace, whose number
 // of further ones is none. That setting is each user namespace's own.
 func forbidden(argv []string) error {
-	here, err := os.Readlink("/proc/self/ns/user")
-	if err != nil {
+	all := []syscall.SysProcIDMap{{Size: 1 << 16}}
+	inside, err := within("user", "forbidden", argv, &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true,
+	})
+	if !inside {
 		return err
 	}
-	outer := os.Getenv(outerVariable)
-	if outer == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		cmd := exec.Command(exe, argv...)
-		cmd.Env = append(os.Environ(), outerVariable+"="+here, helperVariable+"=forbidden")
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-		all := []syscall.SysProcIDMap{{Size: 1 << 16}}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true}
-		return cmd.Run()
-	}
-	if here == outer {
-		return errors.New("still in the user namespace of the machine")
-	}
-	runtime.LockOSThread()
 	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 		return err
 	}
-	uid, err := strconv.Atoi(os.Getenv(asVariable))
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(uid), syscall.Setuid(uid)); err != nil {
-		return fmt.Errorf("become user %d: %w", uid, err)
-	}
-	os.Unsetenv(outerVariable)
-	program, err := exec.LookPath(argv[0])
-	if err != nil {
-		return err
-	}
-	return unix.Exec(program, argv, os.Environ())
+	return execute(argv)
 }
 
 // reap runs a command, becomes the parent of all that it leaves, and ends when

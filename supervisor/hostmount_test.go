@@ -33,32 +33,39 @@ func newTeam(t *testing.T) *rig {
 	r := newRig(t)
 	r.become(account)
 	r.groups = []uint32{team}
-	r.needFuse()
-	if _, err := fusefs.Helper(); err != nil {
-		if os.Getenv("TRY_TEST_FUSE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	run := filepath.Join(r.dir, "run") // where mount points are made
-	r.must(errors.Join(os.Mkdir(run, 0o700), os.Chown(run, account, account)))
-	r.env = append(r.env, "XDG_RUNTIME_DIR="+run)
+	r.mountsOutside()
 	r.asRoot(fmt.Sprintf(`
 		umask 0; echo theirs > all; mkdir -m 1777 sticky; echo theirs > sticky/theirs
 		mkdir team; chgrp %[1]d team; chmod 2775 team; echo theirs > team/f; chmod 664 team/f
 		echo mine > mine; chown %[2]d:%[1]d mine; chmod 664 mine; echo no > locked; chmod 644 locked`, team, account))
-	t.Cleanup(func() {
+	return r
+}
+
+// mountsOutside gives the rig a runtime directory, where mount points are made,
+// and sees to it that nothing is left there and mounted.
+func (r *rig) mountsOutside() {
+	r.t.Helper()
+	r.needFuse()
+	if _, err := fusefs.Helper(); err != nil {
+		if os.Getenv("TRY_TEST_FUSE") != "" {
+			r.t.Fatal(err)
+		}
+		r.t.Skip(err)
+	}
+	run := filepath.Join(r.dir, "run")
+	r.must(errors.Join(os.Mkdir(run, 0o700), os.Chown(run, r.uid, r.uid)))
+	r.env = append(r.env, "XDG_RUNTIME_DIR="+run)
+	r.t.Cleanup(func() {
 		if left := r.hostMounts(); len(left) > 0 {
-			t.Errorf("mounts are left: %q", left)
+			r.t.Errorf("mounts are left: %q", left)
 			for _, path := range left {
 				_ = fusefs.UnmountHost(path)
 			}
 		}
 		if entries, err := os.ReadDir(run); err != nil || len(entries) > 0 {
-			t.Errorf("the runtime directory holds %v, %v", entries, err)
+			r.t.Errorf("the runtime directory holds %v, %v", entries, err)
 		}
 	})
-	return r
 }
 
 func (r *rig) asRoot(script string) {
