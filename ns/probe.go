@@ -28,17 +28,16 @@ type Fact struct {
 // would lie; a probe makes a directory there and removes it.
 func Probe(root, layers string) []Fact {
 	const user = unix.CLONE_NEWUSER
-	const mounts = namespaces
-	fuse := probeFuse(mounts)
+	fuse := probeFuse(namespaces)
 	facts := []Fact{
 		{Name: "user namespace", Needed: true, Err: probe(user, nil), Meaning: "no session can be made"},
 		{Name: "PID namespace", Needed: true, Err: probe(user|unix.CLONE_NEWPID, nil), Meaning: "processes could not be held together"},
-		{Name: "overlay", Needed: fuse.Err != nil, Err: probeOverlay(mounts, root, layers), Meaning: "no root can be captured by the kernel's overlayfs"},
-		{Name: "proc", Needed: true, Err: probe(mounts, func(p *plan) {
+		{Name: "overlay", Needed: fuse.Err != nil, Err: probeOverlay(namespaces, root, layers), Meaning: "no root can be captured by the kernel's overlayfs"},
+		{Name: "proc", Needed: true, Err: probe(namespaces, func(p *plan) {
 			p.step("mount proc", "/proc")
 			p.newMount("proc", unix.MOUNT_ATTR_NOSUID)
 		}), Meaning: "the processes of the session could not be shown alone, so there is no session"},
-		{Name: "devpts", Needed: true, Err: probe(mounts, func(p *plan) {
+		{Name: "devpts", Needed: true, Err: probe(namespaces, func(p *plan) {
 			p.step("mount devpts", "/dev/pts")
 			p.newMount("devpts", unix.MOUNT_ATTR_NOSUID, "newinstance", "", "ptmxmode", "0666", "mode", "620")
 		}), Meaning: "a session could have no terminals"},

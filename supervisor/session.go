@@ -119,11 +119,10 @@ func (s *session) start(ctx context.Context) error {
 	if s.ns, err = s.set.begin(spec); err != nil {
 		return errors.Join(err, s.unserve(), s.hostLeft())
 	}
-	if !s.set.confined {
-		s.leaveHost()
-	}
 	if s.set.confined {
 		s.tellConfined(spec.Dir)
+	} else {
+		s.leaveHost()
 	}
 	for _, w := range s.ns.Warnings() {
 		s.warn(w)

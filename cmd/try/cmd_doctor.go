@@ -148,17 +148,21 @@ func trySession(engine string) finding {
 // forbids, by a whole session of that kind.
 func probeConfined() (f finding, forbidden bool) {
 	forbidden, err := supervisor.ProbeConfined()
-	f = finding{name: "no namespaces"}
-	if err == nil {
+	switch {
+	case !forbidden:
+		return finding{}, false
+	case err != nil:
+		f = finding{
+			state: missing, found: err.Error(), fix: supervisor.Hint(err),
+			meaning: "--engine fuse cannot do without them either",
+		}
+	default:
 		if f = trySession("fuse"); f.state != missing {
 			f.state, f.found = limited, "--engine fuse runs commands at a private mount point"
 		}
-		f.name = "no namespaces"
-		return f, forbidden
 	}
-	f.state, f.found, f.fix = missing, err.Error(), supervisor.Hint(err)
-	f.meaning = "--engine fuse cannot do without them either"
-	return f, forbidden
+	f.name = "no namespaces"
+	return f, true
 }
 
 // probeStore opens the home store, which must be ours alone, and says where a

@@ -174,7 +174,6 @@ func (f *Fault) SyncDir(d *sys.Dir) error {
 	return f.FS.SyncDir(d)
 }
 
-// SyncFS asks, then syncs.
 // Both does one after the other, so that the calls have an order.
 func (f *Fault) Both(one, other func() error) error {
 	if err := one(); err != nil {
@@ -183,6 +182,7 @@ func (f *Fault) Both(one, other func() error) error {
 	return other()
 }
 
+// SyncFS asks, then syncs.
 func (f *Fault) SyncFS(file *os.File) error {
 	if err := f.ask(SyncFS, nil, file.Name()); err != nil {
 		return err
