@@ -42,7 +42,7 @@ type conn struct {
 	passthrough atomic.Bool // files are opened
 
 	mu      sync.Mutex
-	waiting int // readers in read(2)
+	waiting int // readers that have no request
 	readers int
 	stopped bool
 	ended   chan struct{} // closed when the last reader has gone
@@ -58,8 +58,7 @@ type conn struct {
 // newConn takes dev over, answers the mount's first request, and starts.
 func newConn(dev *os.File, ps *fuse.ProtocolServer, f *files, s *Server, passthrough bool) (*conn, error) {
 	c := &conn{ps: ps, server: s, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
-	// A descriptor of our own: the runtime knows nothing of it, and does not
-	// make the reads wait in its poller.
+	// A descriptor of our own, of which the runtime and its poller know nothing.
 	raw, err := dev.SyscallConn()
 	if err == nil {
 		err = errors.Join(raw.Control(func(fd uintptr) {
@@ -69,7 +68,7 @@ func newConn(dev *os.File, ps *fuse.ProtocolServer, f *files, s *Server, passthr
 	if err = errors.Join(err, dev.Close()); err != nil {
 		return nil, fmt.Errorf("take over the FUSE device: %w", err)
 	}
-	if err := errors.Join(unix.SetNonblock(c.fd, false), c.begin()); err != nil {
+	if err := errors.Join(unix.SetNonblock(c.fd, true), c.begin()); err != nil {
 		unix.Close(c.fd)
 		return nil, err
 	}
@@ -85,7 +84,7 @@ func newConn(dev *os.File, ps *fuse.ProtocolServer, f *files, s *Server, passthr
 // begin answers INIT, which is there since the mount was made.
 func (c *conn) begin() error {
 	in, out := make([]byte, bufSize), make([]byte, bufSize)
-	n, err := c.read(in)
+	n, err := (&reader{c: c}).read(in)
 	if err != nil {
 		return fmt.Errorf("read the FUSE device's first request: %w", err)
 	}
@@ -96,12 +95,50 @@ func (c *conn) begin() error {
 	return nil
 }
 
-func (c *conn) read(buf []byte) (n int, err error) {
-	err = interrupted(func() (err error) {
-		n, err = unix.Read(c.fd, buf)
-		return err
-	})
-	return n, err
+// reader reads requests. Who has got an answer has mostly another question, and
+// to be woken on another processor takes longer than both, much longer on a
+// virtual machine. So a reader looks for a request for a moment before it
+// sleeps, and between two looks lets whatever else can run here do so.
+type reader struct {
+	c    *conn
+	doze int // how often more it sleeps at once
+}
+
+const (
+	awake = 100 * time.Microsecond // how long it looks
+	doze  = 8                      // how often it does not look after others needed the processor
+)
+
+func (r *reader) read(buf []byte) (int, error) {
+	var began, looked time.Time
+	for sleep := r.doze > 0; ; {
+		if sleep {
+			request := []unix.PollFd{{Fd: int32(r.c.fd), Events: unix.POLLIN}}
+			if _, err := unix.Poll(request, -1); err != nil && !errors.Is(err, unix.EINTR) {
+				return 0, err
+			}
+			r.doze = max(0, r.doze-1)
+		}
+		n, err := unix.Read(r.c.fd, buf)
+		switch {
+		case err == nil:
+			return n, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EAGAIN):
+			return 0, err
+		}
+		now := time.Now()
+		if began.IsZero() {
+			began = now
+		} else if now.Sub(looked) > awake/2 {
+			r.doze = doze
+		}
+		looked = now
+		if sleep = r.doze > 0 || now.Sub(began) > awake; !sleep {
+			unix.RawSyscallNoError(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		}
+	}
 }
 
 // addReader is called with mu.
@@ -119,7 +156,7 @@ func (c *conn) addReader() {
 
 // beat is how often the guard looks, and the longest that a request waits
 // because of another one.
-const beat = time.Millisecond
+const beat = 4 * time.Millisecond
 
 // guard adds a reader when none waits and none has begun anything new since it
 // last looked, or when that has been so, with something new, several times
@@ -143,7 +180,7 @@ func (c *conn) guard() {
 		case seq == last:
 			c.addReader()
 		default:
-			if busy++; busy >= 8 && c.readers < runtime.GOMAXPROCS(0) {
+			if busy++; busy >= 2 && c.readers < runtime.GOMAXPROCS(0) {
 				c.addReader()
 				busy = 0
 			}
@@ -153,7 +190,7 @@ func (c *conn) guard() {
 			idle = 0
 		}
 		last = seq
-		if idle < 50 {
+		if idle < 12 {
 			continue
 		}
 		if c.server.tree.trim() {
@@ -179,8 +216,9 @@ func (c *conn) guard() {
 
 func (c *conn) loop(b *[2][]byte) {
 	in, out := b[0], b[1]
+	r := reader{c: c}
 	for {
-		n, err := c.read(in)
+		n, err := r.read(in)
 		c.mu.Lock()
 		c.waiting--
 		// ENOENT: a request was withdrawn; ENODEV: the mount is gone.
