@@ -68,6 +68,7 @@ type child struct {
 	linger   bool
 	deadline int64     // of the stage, CLOCK_MONOTONIC
 	raised   [65]int64 // when a signal to our process group was seen
+	inside   uint64    // bit n: the last signal n was a process's of the session
 	now      [2]int64
 	saved    [terminalSize]byte // the caller's terminal as it was,
 	raw      [terminalSize]byte // and as the supervisor set it; empty: not set
@@ -101,7 +102,7 @@ const (
 	reportFailed             // an op failed: at, code
 	reportStarted            // a program is about to be executed; the sender's pid is its
 	reportExec               // and could not be: code
-	reportExited             // the program ended: code is the wait status, flag: others are left
+	reportExited             // the program ended: code is the wait status, flag: others are left, notes: signals as in Exit.Heard, and inside
 	reportStopped            // the program was stopped (terminal only)
 	reportProcess            // one process that is about to be killed
 	reportEmpty              // no process is left but init

@@ -101,13 +101,17 @@ func (c *child) clock() int64 {
 //go:nocheckptr
 func (c *child) readSignals() {
 	for {
-		const size = 128 // struct signalfd_siginfo
+		const size, senderAt = 128, 12 // struct signalfd_siginfo
 		n, errno := c.call(unix.SYS_READ, c.events, uintptr(unsafe.Pointer(&c.buf)), size, 0, 0, 0)
 		if errno != 0 || n != size {
 			return
 		}
 		if sig := c.buf[0]; sig > 0 && sig <= 64 && sig != byte(unix.SIGCHLD) {
 			c.raised[sig] = c.clock()
+			c.inside &^= 1 << sig
+			if *(*uint32)(unsafe.Pointer(&c.buf[senderAt])) != 0 { // 0: it has no number in this namespace
+				c.inside |= 1 << sig
+			}
 		}
 	}
 }
@@ -244,6 +248,13 @@ func (c *child) reap() {
 		c.out.code = c.stat
 	}
 	if exited {
+		c.readSignals() // one of them may have ended it
+		c.out.notes[0], c.out.notes[1] = 0, c.inside
+		for sig := uintptr(1); sig < 64; sig++ {
+			if c.recent(sig) {
+				c.out.notes[0] |= 1 << sig
+			}
+		}
 		c.out.kind, c.out.at, c.out.flag = reportExited, int64(c.program), left
 		c.send(0)
 	}

@@ -206,6 +206,10 @@ func (s *Session) take(r *report, pid int, fds []int) error {
 			return nil // of a program whose start had failed
 		}
 		s.exit = exitOf(unix.WaitStatus(r.code), r.flag != 0, s.exec)
+		s.exit.heard = r.notes[0]
+		if !p.spec.Confined { // where the session's processes cannot signal init
+			s.exit.heard &^= r.notes[1]
+		}
 	case reportStopped:
 		if s.master != nil {
 			select {

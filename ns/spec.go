@@ -93,7 +93,14 @@ type Exit struct {
 	Signal unix.Signal // 0: it exited
 	Left   bool        // other processes of the session were still there
 	Exec   unix.Errno  // why it could not be run at all (Code 126 or 127)
+
+	heard uint64 // bit n: signal n
 }
+
+// Heard says whether a signal had come from outside to the caller's whole
+// process group, and so to the program, in the two seconds before it ended. The
+// caller itself may hear of it only after the end.
+func (e *Exit) Heard(sig unix.Signal) bool { return e.heard>>sig&1 != 0 }
 
 // A Process is one that the end of the session took with it. The command's
 // arguments are never looked at: they may hold secrets.

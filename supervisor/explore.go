@@ -246,6 +246,9 @@ func (x *exploration) run(ctx context.Context) *GroupResult {
 			ended++
 			x.last = v
 			x.noted() // what stops all may have made this one end
+			for _, sig := range v.s.heard {
+				x.signal(sig)
+			}
 			if x.stopped == "" && x.e.Rule.Pick(v.s.res, v.passed) && v.passed {
 				x.settle(ctx, v)
 			}
@@ -279,12 +282,12 @@ func (x *exploration) noted() {
 // signal notes one that ends the whole exploration; others are passed on.
 func (x *exploration) signal(sig os.Signal) {
 	n := sig.(unix.Signal)
-	switch n {
-	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
+	switch {
+	case slices.Contains(ending, n):
 		if x.stopped == "" && x.winner == nil {
 			x.stopped = unix.SignalName(n)
 		}
-	case unix.SIGPIPE:
+	case n == unix.SIGPIPE:
 	default:
 		for _, v := range x.variants {
 			select {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"time"
 
@@ -42,6 +43,7 @@ type session struct {
 	prepare     func(*ns.Spec) // the last word on what init gets; may be nil
 	opened      []*sys.Dir     // of the plan
 	interrupted bool           // TERM or HUP: nothing is asked any more
+	heard       []unix.Signal  // of ending, when the last program ended
 	askable     bool           // there was a terminal to ask on at the start
 	lastInt     time.Time      // when INT came
 	told        bool           // how it was settled
@@ -286,6 +288,7 @@ func (s *session) wait(ctx context.Context, timeout time.Duration) (ns.Exit, err
 	for {
 		select {
 		case e := <-done:
+			s.hear(&e.exit)
 			return e.exit, e.err
 		case <-expired:
 			s.res.TimedOut = true
@@ -312,6 +315,16 @@ func (s *session) wait(ctx context.Context, timeout time.Duration) (ns.Exit, err
 			default:
 				s.pass(n)
 			}
+		}
+	}
+}
+
+// hear notes the signals that may have made a program end, but have not yet
+// come here.
+func (s *session) hear(e *ns.Exit) {
+	for _, sig := range ending {
+		if e.Heard(sig) && !signal.Ignored(sig) {
+			s.heard = append(s.heard, sig)
 		}
 	}
 }

@@ -19,6 +19,9 @@ type signals struct {
 // our messages who goes away does not end us in the middle of a commit (H26).
 var caught = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE}
 
+// ending are those that end an exploration.
+var ending = []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
+
 func catch() *signals {
 	s := &signals{make(chan os.Signal, 16)}
 	for _, sig := range caught {

@@ -76,6 +76,38 @@ func TestSignalReachesCommandOnce(t *testing.T) {
 	}
 }
 
+// What came to the whole process group ends an exploration also if a variant
+// ends of it, with success, before `try` itself has heard of it. What a variant
+// sends to its init is nobody else's business.
+func TestRaceHearsLate(t *testing.T) {
+	t.Parallel()
+	for _, form := range []struct {
+		name, script string
+		status       int
+		f            string
+	}{
+		{"the group", "echo up; while :; do sleep 0.05; done", 130, ""},
+		{"its own", "kill -INT 1; exit 0", 0, "new\n"},
+	} {
+		t.Run(form.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			c := d.start("try", "-n", "1", "--race", "sh", "-c", `trap "exit 0" INT; echo new >f; `+form.script)
+			if form.status != 0 {
+				c.line()
+				init := d.child(c.cmd.Process.Pid)
+				cmd := d.child(init)
+				c.signal(init, unix.SIGINT)
+				c.signal(cmd, unix.SIGINT)
+			}
+			c.ends(form.status)
+			if got, _ := os.ReadFile(filepath.Join(d.proj, "f")); string(got) != form.f {
+				t.Errorf("f holds %q, want %q; try said %q", got, form.f, c.errs.String())
+			}
+		})
+	}
+}
+
 // timeout(1) sends to its child and to its own group: CMD gets what it would
 // get outside, which is two signals, unless the first is still pending when the
 // second comes.
