@@ -18,6 +18,7 @@ type workload struct {
 	after  func(p *place) step // not timed, behind each sample; nil: nothing
 	finish func(p *place) step // not timed, behind the last sample of a round; nil: nothing
 	rounds int                 // 0: all
+	peer   float64             // goal against fuse-overlayfs; 0: goalPeer
 }
 
 // inside does the same work natively, in a bare kernel overlay and in a session.
