@@ -254,6 +254,7 @@ func TestEndsInTheBackground(t *testing.T) {
 	y.sees("prompt> ")
 	y.keys("jobs\n")
 	y.sees("Running")
+	y.sees("prompt> ") // before the next one, bash forgets a job that has ended
 	p.write("go", "on\n")
 	y.sees("over")
 	y.keys("wait %1; echo status $?\n")
