@@ -42,7 +42,8 @@ func newTeam(t *testing.T) *rig {
 }
 
 // mountsOutside gives the rig a runtime directory, where mount points are made,
-// and sees to it that nothing is left there and mounted.
+// and sees to it that nothing is left there and mounted. It skips, and says why,
+// where fusermount3 cannot be used; CI sets TRY_TEST_FUSE: there it must be.
 func (r *rig) mountsOutside() {
 	r.t.Helper()
 	r.needFuse()
