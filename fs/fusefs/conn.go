@@ -48,6 +48,11 @@ type conn struct {
 	ended   chan struct{} // closed when the last reader has gone
 	free    []*[2][]byte  // the buffers of readers that have left
 
+	telling sync.RWMutex // held for reading while the kernel is told something
+	silent  bool         // guarded by telling: it is told nothing more
+
+	cannotPrune atomic.Bool
+
 	asleep atomic.Bool   // the guard is
 	wake   chan struct{} // wakes it
 	seq    atomic.Uint64 // counts requests
@@ -186,6 +191,7 @@ func (c *conn) guard() {
 			}
 		}
 		c.mu.Unlock()
+		c.prune(false)
 		if idle++; seq != last {
 			idle = 0
 		}
@@ -204,10 +210,15 @@ func (c *conn) guard() {
 			continue
 		}
 		ticker.Stop()
-		select {
-		case <-c.ended:
-			return
-		case <-c.wake:
+		for quiet, woken := time.After(aWhile), false; !woken; {
+			select {
+			case <-c.ended:
+				return
+			case <-quiet:
+				c.prune(true)
+			case <-c.wake:
+				woken = true
+			}
 		}
 		ticker.Reset(beat)
 		idle = 0
@@ -254,7 +265,8 @@ func (c *conn) loop(b *[2][]byte) {
 // end is called once, with mu, when nobody reads and nothing is under way.
 func (c *conn) end() {
 	c.stopped = true
-	c.server.tree.watch.close() // it writes to the descriptor
+	c.server.tree.watch.close()
+	c.silence()
 	unix.Close(c.fd)
 	c.server.tree.close()
 	close(c.ended)
@@ -409,10 +421,23 @@ func (c *conn) write(b []byte) error {
 // with a lock held: the kernel may wait for locks of its own, which the caller
 // of another request of ours holds.
 func (c *conn) notify(code int32, body []byte) error {
+	c.telling.RLock()
+	defer c.telling.RUnlock()
+	if c.silent {
+		return unix.ENOTCONN
+	}
 	b := make([]byte, headerSize, headerSize+len(body))
 	binary.NativeEndian.PutUint32(b, uint32(headerSize+len(body)))
 	binary.NativeEndian.PutUint32(b[4:], uint32(-code)) // go-fuse has it negative, the kernel wants it positive
 	return c.write(append(b, body...))
+}
+
+// silence returns when the kernel is told nothing more: soon the descriptor is
+// another file. What is being told may wait for requests to be answered.
+func (c *conn) silence() {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.silent = true
 }
 
 // dropInode drops what the kernel has cached of an inode: how it looks, and

@@ -14,7 +14,8 @@
 //  3. Descriptors are bounded, whatever the tree's size and however many
 //     files are open: open files are nodes, and a node opens its content when
 //     it is needed. Only what was removed while it was known is held, until
-//     the kernel forgets it. Nodes go when the kernel forgets them.
+//     the kernel forgets it. Nodes go when the kernel forgets them; if they are
+//     very many it is asked to, which takes Linux 6.18.
 //  4. Every lower entry is reached by a name in an open directory, or as the
 //     parent of one, through no link and no mount (package sys), and must be
 //     the inode it was.
@@ -33,7 +34,7 @@
 // conn (requests and answers), files, data, attr, xattr, list (the
 // operations), passthrough, tree, lookup, node, fds (what is where), watch
 // (what changes outside), copyup, links, make, remove, rename, workshop
-// (changes).
+// (changes), prune (what is too much).
 //
 // # Without opening
 //
@@ -75,6 +76,7 @@
 //	                directory's parent); alone by what takes one away or moves it
 //	node.mu         a directory's before that of what is in it
 //	table.mu, fds.mu, workshop.mu, watch.mu, room.mu, conn.mu    never two of them
+//	conn.telling    held while the kernel is told something unasked
 //
 // Data is read, written and copied without the tree. Nothing waits for another
 // request, but for what frees room, with no lock and for a moment (room); else

@@ -86,6 +86,14 @@ func mountInside() error {
 // ask has the serving test do what it has under that name.
 func ask(t *testing.T, what string) {
 	t.Helper()
+	if trouble := try(t, what); trouble != "" {
+		t.Fatalf("%s: %s", what, trouble)
+	}
+}
+
+// try is ask, and returns what went wrong.
+func try(t *testing.T, what string) string {
+	t.Helper()
 	if _, err := control.Write([]byte(what)); err != nil {
 		t.Fatal(err)
 	}
@@ -94,19 +102,18 @@ func ask(t *testing.T, what string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n > 1 {
-		t.Fatalf("%s: %s", what, answer[1:n])
-	}
+	return string(answer[1:n])
 }
 
 func mountPoint() string { return os.Getenv(mountEnv) }
 
 // lab is one tree to be served, in a directory of its own.
 type lab struct {
-	dir  string
-	root Root
-	opts Options
-	most int // descriptors; 0: as the process's limit has it
+	dir   string
+	root  Root
+	opts  Options
+	most  int // descriptors; 0: as the process's limit has it
+	known int // nodes before some are pruned; 0: as always
 
 	unwatched bool                           // as if there were too many watches
 	do        map[string]func(*Server) error // what ask can have done
@@ -244,6 +251,11 @@ func (l *lab) serve(conn *net.UnixConn) (*Server, error) {
 		s.tree.fds.mu.Lock()
 		s.tree.fds.most = l.most
 		s.tree.fds.mu.Unlock()
+	}
+	if l.known > 0 {
+		s.tree.table.mu.Lock()
+		s.tree.limits = limits{l.known, l.known}
+		s.tree.table.mu.Unlock()
 	}
 	if l.unwatched {
 		s.tree.watch.mu.Lock()

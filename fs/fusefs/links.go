@@ -82,3 +82,22 @@ func (t *tree) joinLink(n *node, p *node, as string) error {
 	}
 	return t.linkCopy(n, at, name{p, as})
 }
+
+// pin has n remembered until it has no name any more: the number that it had in
+// the base cannot be told from one of several names.
+func (t *tree) pin(n *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.pinned {
+		n.pinned = t.ref(n)
+	}
+}
+
+func (t *tree) unpin(n *node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pinned {
+		n.pinned = false
+		t.table.forget(n.id, 1) // which the kernel knows: it is removing it
+	}
+}

@@ -183,6 +183,9 @@ func (n *node) dropChild(name string, c *node) {
 	if n.dir.children[name] == c {
 		delete(n.dir.children, name)
 	}
+	if len(n.dir.children) == 0 {
+		n.dir.children = nil // maps never shrink
+	}
 }
 
 // spot is where calls reach an entry: by its name in a directory, or with the

@@ -322,5 +322,9 @@ func (t *tree) link(n, p *node, as string) (sys.Stat, error) {
 	if !t.ref(n) {
 		return sys.Stat{}, errStale
 	}
-	return t.stat(n)
+	s, err := t.stat(n)
+	if err == nil && n.ino != t.inoOf(s) {
+		t.pin(n)
+	}
+	return s, err
 }

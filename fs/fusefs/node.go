@@ -55,6 +55,8 @@ type node struct {
 	gone  *sys.Dir // held by itself: it has no name any more
 	links int32    // what st_nlink below lacks, or has too many
 
+	pinned bool // see links.go
+
 	copying sync.Mutex // held while the content is copied up; first of all locks
 }
 
@@ -194,6 +196,9 @@ type table struct {
 	byKey map[key]*node // all but directories
 	next  uint64
 	dead  int // nodes that went since the last trim
+
+	limits limits
+	pruned uint64 // next, when there was a surplus last
 
 	// removed counts the names that sessions removed of an inode of the base
 	// with several, which the base still has.

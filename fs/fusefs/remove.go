@@ -120,7 +120,9 @@ func (t *tree) dropped(n, p *node, as string, e entry) {
 	if n == nil {
 		return
 	}
-	n.dropName(p, as)
+	if n.dropName(p, as) == 0 {
+		t.unpin(n)
+	}
 	if e.level > 0 {
 		n.mu.Lock()
 		n.links--

@@ -126,7 +126,8 @@ func (s *Server) Stale() {
 // Close ends the connection: calls that are under way and all later ones fail
 // with ENOTCONN.
 func (s *Server) Close() error {
-	s.tree.watch.close() // while its words to the kernel still find an end
+	s.tree.watch.close()
+	s.conn.silence()
 	if err := s.conn.stop(); err != nil {
 		return err
 	}

@@ -13,10 +13,17 @@ import (
 
 // TestStress has several do random operations at once, in the same few places:
 // none hangs, and what they leave is the same on this mount, on a new one of
-// the layer, and in the kernel's overlay of it.
+// the layer, and in the kernel's overlay of it; also if the kernel forgets
+// things all the time.
 func TestStress(t *testing.T) {
+	t.Run("known", func(t *testing.T) { stressed(t, 0) })
+	t.Run("pruned", func(t *testing.T) { stressed(t, 8) })
+}
+
+func stressed(t *testing.T, known int) {
 	t.Parallel()
 	l := newLab(t)
+	l.known = known
 	fixture(t, l.base(""))
 	before := snapshot(t, l.base(""))
 	l.inside(t, "stress", seedEnv+"="+strconv.FormatUint(*seed, 10), stepsEnv+"="+strconv.Itoa(*steps))

@@ -47,7 +47,7 @@ func openTree(root Root, o Options) (*tree, error) {
 	}
 	t := &tree{
 		fds: newFDs(most), base: len(root.Layers), owners: layer.OwnersOf(sys.Root(), o.OutsideIDs), me: fuse.Owner{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}, reads: o.Reads, merged: o.Merged, openOwn: o.OpenOwn,
-		table: table{byID: make(map[uint64]*node), byKey: make(map[key]*node)},
+		table: table{byID: make(map[uint64]*node), byKey: make(map[key]*node), limits: limits{busy: 1 << 18, quiet: 1 << 16}},
 	}
 	top := &node{typ: unix.S_IFDIR, dir: &directory{hidden: hide(root.Base, o.Hidden)}}
 	var parts []*part
@@ -346,7 +346,10 @@ func (t *tree) origin(f *found, p *node, d *sys.Dir, name string) error {
 	if e, err := layer.Look(d, name, f.st); err != nil || !e.CopiedUp {
 		return err
 	}
-	f.ino, f.owner = t.inoOf(s), t.ownerOf(s)
+	if f.st.Nlink == 1 { // else by its other names it would be another inode
+		f.ino = t.inoOf(s)
+	}
+	f.owner = t.ownerOf(s)
 	return nil
 }
 
