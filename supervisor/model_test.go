@@ -10,6 +10,10 @@ import (
 	"time"
 )
 
+// foreign finds in an ACL an entry for an id that an ordinary user's session
+// does not have: it is kept, but not set anew, there setxattr(2) says EINVAL.
+const foreign = "grep -qE 'user:(3|65534|4294967295):'"
+
 // script writes n random operations on a small set of names, as a shell script
 // that never fails. Each sets the times of what it touched from a counter, so
 // that two runs of it do the same.
@@ -44,9 +48,7 @@ func script(rng *rand.Rand, n int, root bool, acl int) string {
 			if strings.HasPrefix(q+"/", p+"/") {
 				continue // what cp makes of that depends on the order of a directory
 			}
-			// An entry for an id that a session does not have is kept, but not copied:
-			// there setxattr(2) says EINVAL.
-			fmt.Fprintf(&b, "getfacl -Rcn %s | grep -qE 'user:(3|65534|4294967295):' || { rm -rf %s; cp -a %s %s; }", p, q, p, q)
+			fmt.Fprintf(&b, "getfacl -Rcn %s | %s || { rm -rf %s; cp -a %s %s; }", p, foreign, q, p, q)
 		case 15:
 			fmt.Fprintf(&b, "rm -rf %s; ln -s %s %s", p, q, p)
 		case 16:
@@ -60,7 +62,7 @@ func script(rng *rand.Rand, n int, root bool, acl int) string {
 		case 20:
 			fmt.Fprintf(&b, "setfattr -x user.k%d %s", rng.IntN(3), p)
 		case 21:
-			fmt.Fprintf(&b, "setfacl -m u:%d:r %s", acl, p)
+			fmt.Fprintf(&b, "getfacl -cn %s | %s || setfacl -m u:%d:r %s", p, foreign, acl, p)
 		case 22:
 			if root {
 				fmt.Fprintf(&b, "chown -h %d:%d %s", rng.IntN(3)*1000, rng.IntN(3)*1000, p)
