@@ -4,11 +4,14 @@ import (
 	"archive/zip"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // asEach runs a test as each user, in a rig of its own.
@@ -103,6 +106,52 @@ func TestClosed(t *testing.T) {
 		})
 	}
 }
+
+// TestStoreGivesNothing: what a store has got from the directory in which it
+// was made, a default ACL and a group, does not end on the user's files; nor if
+// it was put on the whole store later.
+func TestStoreGivesNothing(t *testing.T) {
+	const base = "mkdir d; echo b | tee b c d/f >/dev/null"
+	const script = "touch new; mkdir nd; touch nd/n d/new; echo x >> b; rm c; echo c > c; rm d/f; mkdir d/f; touch d/f/x; chmod 755 d;" + fixed
+	asEach(t, func(t *testing.T, r *rig) {
+		want := r.native(base, script)
+		delete(want, ".")
+		give := func(dir string) {
+			r.must(unix.Setxattr(dir, "system.posix_acl_default", []byte(aclForNobody), 0))
+			if r.uid == 0 {
+				r.must(os.Chown(dir, 0, 7))
+				r.must(os.Chmod(dir, 0o700|os.ModeSetgid))
+			}
+		}
+		state := filepath.Dir(r.store())
+		r.outside("mkdir -p " + state)
+		give(state)
+		for _, later := range []bool{false, true} {
+			if later {
+				r.must(filepath.WalkDir(r.store(), func(path string, d fs.DirEntry, err error) error {
+					if err == nil && d.IsDir() {
+						give(path)
+					}
+					return err
+				}))
+			}
+			r.outside("rm -rf ./*; " + base)
+			r.sh("-q", "--commit", script).want(0)
+			got := r.project()
+			delete(got, ".")
+			if diff := want.differs(got); diff != "" {
+				t.Errorf("later: %t; want, then have:%s", later, diff)
+			}
+		}
+		r.clean()
+	})
+}
+
+// aclForNobody lets user 65534 read and write: version 2; user, user 65534,
+// group, mask, other.
+const aclForNobody = "\x02\x00\x00\x00" +
+	"\x01\x00\x07\x00\xff\xff\xff\xff" + "\x02\x00\x07\x00\xfe\xff\x00\x00" + "\x04\x00\x05\x00\xff\xff\xff\xff" +
+	"\x10\x00\x07\x00\xff\xff\xff\xff" + "\x20\x00\x05\x00\xff\xff\xff\xff"
 
 // TestGoModDownload: each directory of the module cache is 0555; go puts a
 // further module beside those that are there.

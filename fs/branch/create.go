@@ -305,6 +305,11 @@ func (s *Store) takeSpare() (string, *sys.Dir, *lock, error) {
 
 // lockPristine locks the skeleton in dir if no branch has begun in it.
 func lockPristine(dir *sys.Dir) *lock {
+	if st, err := dir.Stat(""); err != nil {
+		return nil
+	} else if gives, err := givesMore(dir, st); gives || err != nil {
+		return nil // made before its store was bare
+	}
 	l, err := existingLock(dir, lockName)
 	if err != nil {
 		return nil

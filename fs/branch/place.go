@@ -108,6 +108,12 @@ func (s *Store) openFurther(id string) (*place, error) {
 	if err == nil && st.Identity() != e.Dir {
 		err = &Untrusted{Path: string(e.Path), Why: "is not the directory that was made as a store"}
 	}
+	if err == nil {
+		var gives bool
+		if gives, err = givesMore(dir, st); gives {
+			err = bare(dir)
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}

@@ -86,6 +86,10 @@ func (s *Store) open() error {
 	if err := s.checkFormat(); err != nil {
 		return err
 	}
+	gives, err := givesMore(s.dir, st)
+	if err != nil {
+		return err
+	}
 	for _, d := range []struct {
 		name string
 		dir  **sys.Dir
@@ -105,6 +109,14 @@ func (s *Store) open() error {
 			return err
 		}
 		*d.dir = sub
+		if gives {
+			if err := bare(sub); err != nil {
+				return err
+			}
+		}
+	}
+	if gives {
+		return bare(s.dir) // the last, by which we know
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func Dress(d, base *sys.Dir, owners Owners) (sys.Stat, error) {
 			return sys.Stat{}, err
 		}
 	}
-	if err := errors.Join(owners.reset(d), owners.Give(d, "", s)); err != nil {
+	if err := errors.Join(dropACLs(d, attrs), owners.reset(d), owners.Give(d, "", s)); err != nil {
 		return sys.Stat{}, err
 	}
 	// Mode after the ACL and the owner, which both may change it; times last.
@@ -111,6 +111,23 @@ func Dress(d, base *sys.Dir, owners Owners) (sys.Stat, error) {
 		return sys.Stat{}, err
 	}
 	return d.Stat("")
+}
+
+// dropACLs removes the ACLs that d has of the directory in which it was made,
+// if it is to have none.
+func dropACLs(d *sys.Dir, attrs map[string][]byte) error {
+	names, err := d.XattrNames("")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, wanted := attrs[name]; !wanted && strings.HasPrefix(name, "system.posix_acl_") {
+			if err := d.RemoveXattr("", name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // copyable reads what overlayfs copies up of a directory's attributes: all but
