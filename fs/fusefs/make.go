@@ -79,8 +79,12 @@ func (t *tree) create(p *node, as string, want wanted, make func(d *sys.Dir, as 
 }
 
 // createOver replaces a whiteout. What is new is made aside and moved over it
-// in one step, or a crash in between would bring back what was deleted.
+// in one step, or a crash in between would bring back what was deleted. It is
+// made where it gets from its directory what it would get at its place.
 func (t *tree) createOver(d *sys.Dir, as string, want wanted, inherit inherit, make func(d *sys.Dir, as string, mode uint32) error) (sys.Stat, error) {
+	if inherit.acl == nil && !inherit.group {
+		return t.createVia(t.work.dir, d, as, want, inherit, make)
+	}
 	stage := t.work.fresh()
 	if err := t.work.dir.Mkdir(stage, 0o700); err != nil {
 		return sys.Stat{}, err
@@ -94,21 +98,34 @@ func (t *tree) createOver(d *sys.Dir, as string, want wanted, inherit inherit, m
 	if err := t.likeParent(in, d, inherit); err != nil {
 		return sys.Stat{}, err
 	}
-	if err := make(in, as, want.create(inherit)); err != nil {
+	return t.createVia(in, d, as, want, inherit, make)
+}
+
+// createVia makes an entry in the directory in and moves it over the whiteout.
+func (t *tree) createVia(in, d *sys.Dir, as string, want wanted, inherit inherit, make func(d *sys.Dir, as string, mode uint32) error) (sys.Stat, error) {
+	aside := t.work.fresh()
+	err := make(in, aside, want.create(inherit))
+	if err != nil {
 		return sys.Stat{}, err
 	}
-	s, err := t.finish(in, as, want, inherit)
-	if err != nil {
-		return s, err
+	s, err := t.finish(in, aside, want, inherit)
+	switch {
+	case err != nil:
+	case s.IsDir():
+		// What was deleted may have been a directory, and must not show in it.
+		if err = in.SetXattr(aside, layer.OpaqueAttr, []byte("y")); err == nil {
+			err = in.Exchange(aside, d, as)
+		}
+	default:
+		if err = in.Replace(aside, d, as); err == nil {
+			return s, nil
+		}
 	}
-	if !s.IsDir() {
-		return s, in.Replace(as, d, as)
+	// Aside is the whiteout, or what failed.
+	if in.Unlink(aside) != nil {
+		in.Rmdir(aside)
 	}
-	// What was deleted may have been a directory, and must not show in it.
-	if err := in.SetXattr(as, layer.OpaqueAttr, []byte("y")); err != nil {
-		return s, err
-	}
-	return s, in.Exchange(as, d, as)
+	return s, err
 }
 
 // likeParent makes in give to new entries what d gives to them.
