@@ -261,6 +261,11 @@ func (m *materials) streams() error {
 	if err := read("50 MB", mega, 5, 0); err != nil {
 		return err
 	}
+	m.add(workload{
+		name: "read 50 MB of its own, cached", repeat: 5, warm: true,
+		step:   func(p *place) step { return step{Do: "read", Path: filepath.Join(p.dir, "own"), Size: mega} },
+		finish: func(p *place) step { return m.run(p.dir, "rm", filepath.Join(p.dir, "own")) },
+	})
 	write(workload{name: "write 50 MB, a new file, no sync", repeat: 5}, mega)
 	if m.short {
 		m.leave("read and write of 1 GB", "left out by -short")
