@@ -312,6 +312,33 @@ func TestTrashTouchesNoFile(t *testing.T) {
 	}
 }
 
+// TestBranchesAreSpread: where branches begin, ext4 is asked to put each one
+// elsewhere.
+func TestBranchesAreSpread(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var st unix.Statfs_t
+	if err := unix.Statfs(w.store.Path(), &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Type != unix.EXT4_SUPER_MAGIC {
+		t.Skipf("only ext4 can be asked, and this is %#x", st.Type)
+	}
+	for name, want := range map[string]bool{"spare": true, "trash": true, "undo": false} {
+		f, err := os.Open(filepath.Join(w.store.Path(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := flags&0x20000 != 0; got != want {
+			t.Errorf("%s has FS_TOPDIR_FL: %t, want %t", name, got, want)
+		}
+	}
+}
+
 func TestStatesFollowTheTable(t *testing.T) {
 	t.Parallel()
 	for s := Running; s <= Aborted; s++ {

@@ -157,8 +157,32 @@ func (s *Store) makeFurther(parent *sys.Dir) (*place, error) {
 	if err != nil {
 		return undo(errors.Join(err, parent.Rmdir(storePrefix+id)))
 	}
-	return s.openFurther(id)
+	p, err := s.openFurther(id)
+	if err == nil {
+		spread(p.dir)
+	}
+	return p, err
 }
+
+// spread has ext4 put each directory that is made in d, where branches begin,
+// among other inodes than the one before ("top of directory hierarchies",
+// chattr(1), find_group_orlov in fs/ext4/ialloc.c). All branches would lie
+// where those lay that were thrown away just now; without a journal ext4 goes
+// past each inode that was freed in the last minutes (recently_deleted), one by
+// one, for each that it takes: 10,000 files took 9 s instead of 0.4 s. It is a
+// hint; other file systems have no such flag.
+func spread(d *sys.Dir) {
+	f, err := d.OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err == nil {
+		unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|topDir)
+	}
+}
+
+const topDir = 0x00020000 // FS_TOPDIR_FL, include/uapi/linux/fs.h
 
 // site finds places for layers; it lives for one Create or Slots.
 type site struct {

@@ -103,7 +103,9 @@ func (s *Store) open() error {
 			if err := s.dir.Mkdir(d.name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 				return err
 			}
-			sub, err = s.dir.Sub(d.name)
+			if sub, err = s.dir.Sub(d.name); err == nil && (d.name == spareName || d.name == trashName) {
+				spread(sub)
+			}
 		}
 		if err != nil {
 			return err
