@@ -37,7 +37,7 @@ func (t *table) surplus(quiet bool) []uint64 {
 	want := len(t.byID) - most/2
 	var dirs []*node
 	for _, n := range t.byID {
-		if n.isDir() && n.id != rootID {
+		if n.isDir() {
 			dirs = append(dirs, n)
 		}
 	}

@@ -439,6 +439,7 @@ func TestPrune(t *testing.T) {
 		check(t, os.Mkdir(dir, 0o755))
 		for f := range 50 {
 			write(t, fmt.Sprintf("%s/%d", dir, f), fmt.Sprint(d, f))
+			write(t, fmt.Sprintf("%s-%d", dir, f), "")
 		}
 	}
 	known := func(s *Server) int {
@@ -447,7 +448,7 @@ func TestPrune(t *testing.T) {
 		return len(s.tree.byID)
 	}
 	l.do = map[string]func(*Server) error{"prune": func(s *Server) error {
-		if n := known(s); n < 1_000 {
+		if n := known(s); n < 2_000 {
 			return fmt.Errorf("only %d nodes", n)
 		}
 		s.tree.table.mu.Lock()
