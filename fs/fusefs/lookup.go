@@ -173,7 +173,7 @@ func (t *tree) forget(id, lookups uint64) {
 	t.fds.empty(&n.slot)
 	if gone != nil {
 		t.orphans.Add(-1)
-		t.work.bury(gone)
+		t.work.bury(gone, n.level.Load() == 0)
 	}
 }
 

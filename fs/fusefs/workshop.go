@@ -110,15 +110,19 @@ func (w *workshop) scrap(name string) {
 	}
 }
 
-// bury closes the last descriptor of a removed file, behind the requests: to
-// free what it held takes the file system as long as all the rest.
-func (w *workshop) bury(d *sys.Dir) {
-	select {
-	case w.dead <- d:
-	default:
-		d.Close()
-		w.room.free()
+// bury closes the last descriptor of a removed file: of the layer behind the
+// requests, as to free what it held takes the file system as long as all the
+// rest.
+func (w *workshop) bury(d *sys.Dir, ours bool) {
+	if ours {
+		select {
+		case w.dead <- d:
+			return
+		default:
+		}
 	}
+	d.Close()
+	w.room.free()
 }
 
 func (w *workshop) digger() {
