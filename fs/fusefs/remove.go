@@ -125,7 +125,8 @@ func (t *tree) dropped(n, p *node, as string, e entry) {
 	if n == nil {
 		return
 	}
-	if n.dropName(p, as) == 0 {
+	n.dropName(p, as)
+	if at, ok := n.place(); !ok || at.in == t.attic {
 		t.unpin(n)
 	}
 	if e.level > 0 {

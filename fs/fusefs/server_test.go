@@ -21,7 +21,7 @@ import (
 // cases run on a mount, in the process that has mounted it.
 var cases = map[string]func(t *testing.T, mnt string){
 	"freeze": freeze, "stale": stale, "closed": closed, "closedBusy": closedBusy,
-	"outside": outside, "mixture": mixture, "descriptors": descriptors, "forget": forgotten, "prune": pruned,
+	"outside": outside, "mixture": mixture, "descriptors": descriptors, "linkedAndGone": linkedAndGone, "forget": forgotten, "prune": pruned,
 	"hidden": hiddenPaths, "reads": tracked, "numbers": numbers, "openRemoved": openRemoved, "layers": chain, "private": private, "passthrough": passed, "roundTrips": roundTrips, "inPlace": inPlace,
 }
 
@@ -345,6 +345,49 @@ func descriptors(t *testing.T, mnt string) {
 		check(t, err)
 	}
 	ask(t, "count")
+}
+
+// TestLinkedAndGone: of files of the base that were copied up, got one more
+// name, and lost both, nothing is left when nobody has them open any more.
+func TestLinkedAndGone(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for i := range 60 {
+		write(t, l.base(fmt.Sprint(i)), fmt.Sprint(i))
+	}
+	l.most = 20 // and so for most of them there are too few descriptors
+	l.do = map[string]func(*Server) error{"left": func(s *Server) error {
+		left := 0
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
+			entries, err := s.tree.work.dir.Entries()
+			if err != nil {
+				return err
+			}
+			left = len(entries)
+			if n := s.tree.orphans.Load(); n == 0 && left <= 1 { // a whiteout
+				return nil
+			}
+		}
+		return fmt.Errorf("%d entries in the workshop and %d descriptors are left", left, s.tree.orphans.Load())
+	}}
+	l.inside(t, "linkedAndGone")
+}
+
+func linkedAndGone(t *testing.T, mnt string) {
+	var open []*os.File
+	for i := range 60 {
+		name := fmt.Sprintf("%s/%d", mnt, i)
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		check(t, err)
+		defer f.Close()
+		_, err = f.WriteString("x")
+		check(t, errors.Join(err, os.Link(name, name+"+"), os.Remove(name), os.Remove(name+"+")))
+		open = append(open, f)
+	}
+	for _, f := range open {
+		check(t, f.Close())
+	}
+	ask(t, "left")
 }
 
 // TestForget walks a large tree, with few descriptors and little memory for
