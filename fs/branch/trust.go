@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"try/fs/layer"
 	"try/fs/sys"
 )
 
@@ -144,7 +145,7 @@ func checkAncestor(d *sys.Dir, path string, uid uint32) error {
 	if st.Mode&0o002 == 0 && isPrivateGroup(st) {
 		// With umask 002 a user's directories are writable by the group that is
 		// the user's alone; but an ACL shows its mask in the same bits.
-		if _, err := d.Xattr("", accessACL); errors.Is(err, unix.ENODATA) {
+		if _, err := d.Xattr("", sys.AccessACL); errors.Is(err, unix.ENODATA) {
 			return nil
 		}
 	}
@@ -208,8 +209,6 @@ func checkOwn(d *sys.Dir) (sys.Stat, error) {
 	return st, nil
 }
 
-const defaultACL, accessACL = "system.posix_acl_default", "system.posix_acl_access"
-
 // givesMore says whether what is made in the store d gets more than the user's
 // id, which he would find on his own files in the end: the directory in which d
 // was made had a default ACL or set-group-id, and so has d.
@@ -217,7 +216,7 @@ func givesMore(d *sys.Dir, st sys.Stat) (bool, error) {
 	if st.Mode&unix.S_ISGID != 0 {
 		return true, nil
 	}
-	_, err := d.Xattr("", defaultACL)
+	_, err := d.Xattr("", sys.DefaultACL)
 	if errors.Is(err, unix.ENODATA) {
 		return false, nil
 	}
@@ -226,10 +225,5 @@ func givesMore(d *sys.Dir, st sys.Stat) (bool, error) {
 
 // bare takes that from a directory.
 func bare(d *sys.Dir) error {
-	for _, acl := range []string{defaultACL, accessACL} {
-		if err := d.RemoveXattr("", acl); err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP) {
-			return err
-		}
-	}
-	return errors.Join(d.Chown("", -1, os.Getegid()), d.Chmod("", 0o700))
+	return errors.Join(layer.DropACLs(d, nil), d.Chown("", -1, os.Getegid()), d.Chmod("", 0o700))
 }

@@ -9,8 +9,9 @@
 //     layer, and a server that is killed leaves a layer that can be used:
 //     whatever takes more than one call is made aside, in Work, and moved in.
 //  2. An inode keeps its number as long as the kernel knows it, across
-//     copy-up and renames; a copied-up file that is where it was, for good.
-//     One inode with several names stays one, as far as its names were seen.
+//     copy-up and renames; a copied-up file that is where it was, and has no
+//     other name, for good. One inode with several names stays one, as far as
+//     its names were seen.
 //  3. Descriptors are bounded, whatever the tree's size and however many
 //     files are open: open files are nodes, and a node opens its content when
 //     it is needed. Only what was removed while it was known is held, until

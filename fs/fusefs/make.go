@@ -17,8 +17,6 @@ type inherit struct {
 	acl   []byte // its default ACL, before which the caller's umask does not count
 }
 
-const defaultACL = "system.posix_acl_default"
-
 func (t *tree) inherited(p *node, d *sys.Dir) (inherit, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,7 +28,7 @@ func (t *tree) inherited(p *node, d *sys.Dir) (inherit, error) {
 		return inherit{}, err
 	}
 	i := inherit{known: true, group: s.Mode&unix.S_ISGID != 0}
-	if i.acl, err = d.Xattr("", defaultACL); err != nil && !errors.Is(err, unix.ENODATA) {
+	if i.acl, err = d.Xattr("", sys.DefaultACL); err != nil && !errors.Is(err, unix.ENODATA) {
 		return inherit{}, err
 	}
 	p.dir.acl = i
@@ -131,7 +129,7 @@ func (t *tree) createVia(in, d *sys.Dir, as string, want wanted, inherit inherit
 // likeParent makes in give to new entries what d gives to them.
 func (t *tree) likeParent(in, d *sys.Dir, inherit inherit) error {
 	if inherit.acl != nil {
-		if err := in.SetXattr("", defaultACL, inherit.acl); err != nil {
+		if err := in.SetXattr("", sys.DefaultACL, inherit.acl); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,8 @@ import (
 // has asked nothing for a while.
 type limits struct{ busy, quiet int }
 
+var usual = limits{busy: 1 << 18, quiet: 1 << 16}
+
 const aWhile = 10 * time.Second
 
 // surplus chooses what the kernel should forget if it knows too much: down to

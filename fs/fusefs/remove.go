@@ -22,10 +22,11 @@ type entry struct {
 func (t *tree) entry(p *node, as string) (entry, error) {
 	if c := p.child(as); c != nil && c.onlyInLayer() {
 		return entry{node: c}, nil
-	} else if c != nil && !c.isDir() && c.level.Load() > 0 {
-		if s, same := t.same(p, as, c); same { // and nothing is above it
-			level := int(c.level.Load())
-			return entry{node: c, level: level, found: found{level: level, st: s}}, nil
+	} else if c != nil && !c.isDir() {
+		if level := int(c.level.Load()); level > 0 {
+			if s, same := t.same(p, as, c); same { // and nothing is above it
+				return entry{node: c, level: level, found: found{level: level, st: s}}, nil
+			}
 		}
 	}
 	f, err := t.find(p, as)

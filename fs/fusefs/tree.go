@@ -47,7 +47,7 @@ func openTree(root Root, o Options) (*tree, error) {
 	}
 	t := &tree{
 		fds: newFDs(most), base: len(root.Layers), owners: layer.OwnersOf(sys.Root(), o.OutsideIDs), me: fuse.Owner{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}, reads: o.Reads, merged: o.Merged, openOwn: o.OpenOwn,
-		table: table{byID: make(map[uint64]*node), byKey: make(map[key]*node), limits: limits{busy: 1 << 18, quiet: 1 << 16}},
+		table: table{byID: make(map[uint64]*node), byKey: make(map[key]*node), limits: usual},
 	}
 	top := &node{typ: unix.S_IFDIR, dir: &directory{hidden: hide(root.Base, o.Hidden)}}
 	var parts []*part

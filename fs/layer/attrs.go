@@ -42,7 +42,7 @@ func Visible(raw string) (attr string, visible bool) {
 }
 
 var sessionSets = map[string]bool{
-	"security.capability": true, "system.posix_acl_access": true, "system.posix_acl_default": true,
+	"security.capability": true, sys.AccessACL: true, sys.DefaultACL: true,
 }
 
 // Dropped returns, of the attributes of a base file, those that a copy in the

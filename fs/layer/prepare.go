@@ -103,7 +103,7 @@ func Dress(d, base *sys.Dir, owners Owners) (sys.Stat, error) {
 			return sys.Stat{}, err
 		}
 	}
-	if err := errors.Join(dropACLs(d, attrs), owners.reset(d), owners.Give(d, "", s)); err != nil {
+	if err := errors.Join(DropACLs(d, attrs), owners.reset(d), owners.Give(d, "", s)); err != nil {
 		return sys.Stat{}, err
 	}
 	// Mode after the ACL and the owner, which both may change it; times last.
@@ -113,15 +113,15 @@ func Dress(d, base *sys.Dir, owners Owners) (sys.Stat, error) {
 	return d.Stat("")
 }
 
-// dropACLs removes the ACLs that d has of the directory in which it was made,
-// if it is to have none.
-func dropACLs(d *sys.Dir, attrs map[string][]byte) error {
+// DropACLs removes the ACLs that d has got from the directory in which it was
+// made, but those that are among attrs, the attributes that it is to have.
+func DropACLs(d *sys.Dir, attrs map[string][]byte) error {
 	names, err := d.XattrNames("")
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if _, wanted := attrs[name]; !wanted && strings.HasPrefix(name, "system.posix_acl_") {
+		if _, wanted := attrs[name]; !wanted && (name == sys.DefaultACL || name == sys.AccessACL) {
 			if err := d.RemoveXattr("", name); err != nil {
 				return err
 			}

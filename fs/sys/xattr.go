@@ -9,6 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// The attributes that are a POSIX ACL (acl(5)): what a directory gives to what is
+// made in it, and what counts for the entry itself.
+const (
+	DefaultACL = "system.posix_acl_default"
+	AccessACL  = "system.posix_acl_access"
+)
+
 // XattrNames lists the extended attributes of name itself; "" is the
 // directory. A file system without any has none.
 func (d *Dir) XattrNames(name string) ([]string, error) {
