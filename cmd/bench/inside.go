@@ -17,8 +17,13 @@ type workload struct {
 	step   func(p *place) step
 	after  func(p *place) step // not timed, behind each sample; nil: nothing
 	finish func(p *place) step // not timed, behind the last sample of a round; nil: nothing
+	before func(p *place) step // not timed, before the first sample of a round; nil: nothing
 	rounds int                 // 0: all
-	peer   float64             // goal against fuse-overlayfs; 0: goalPeer
+
+	// Goals behind FUSE.
+	peer   float64 // against fuse-overlayfs; 0: goalPeer
+	native float64 // against native; 0: none
+	passed float64 // with passthrough; 0: native
 }
 
 // inside does the same work natively, in a bare kernel overlay and in a session.
@@ -120,6 +125,11 @@ func (l *lab) measure(w workload, places []*place, took map[string][]time.Durati
 		for _, p := range places {
 			if w.writes {
 				if err := l.quiet(); err != nil {
+					return err
+				}
+			}
+			if i == 0 && w.before != nil {
+				if _, err := p.do(w.before(p)); err != nil {
 					return err
 				}
 			}

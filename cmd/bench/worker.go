@@ -27,7 +27,7 @@ type step struct {
 	Dir  string   // of run
 	Argv []string // of run
 	Path string   // of write and read
-	Size int64    // of write, and of read if it is to write the file first, where it is not there
+	Size int64    // of write
 }
 
 // answer is what a worker says about a step.
@@ -98,11 +98,6 @@ func (s *step) take() error {
 	case "write":
 		return large(s.Path, s.Size)
 	case "read":
-		if _, err := os.Stat(s.Path); s.Size > 0 && errors.Is(err, os.ErrNotExist) {
-			if err := large(s.Path, s.Size); err != nil {
-				return err
-			}
-		}
 		return through(s.Path)
 	}
 	return fmt.Errorf("unknown step %q", s.Do)
