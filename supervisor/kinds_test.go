@@ -108,3 +108,42 @@ func TestKinds(t *testing.T) {
 		r.clean()
 	})
 }
+
+// TestACLOfOthers: what an ACL gives to somebody whom a session does not know is
+// kept through everything that is done to the file, and inherited; it hinders
+// nobody inside, who only cannot set such an ACL anew.
+func TestACLOfOthers(t *testing.T) {
+	const (
+		base = `umask 022; mkdir d closed; echo old | tee f mine gone > closed/f
+			setfacl -m u:3:rw,g:4:r f; setfacl -m u:3:r,u:$(id -u):rw mine; setfacl -m u:3:rwx gone
+			setfacl -m u:3:rwx d; setfacl -d -m u:3:rx,g:4:r d; setfacl -m u:3:rwx closed; chmod 700 closed`
+		inside = `getfacl f mine gone d closed > /dev/null; ls -ld f mine d >/dev/null; cat f mine closed/f > /dev/null
+			chmod 640 f; echo new >> mine; echo new > closed/f; chmod 755 closed; mv gone went
+			echo new > d/new; mkdir d/sub; echo new > d/sub/f; setfacl -b went; setfacl -k d/sub`
+		refused = `; for f in f mine d; do if setfacl -m u:$(id -u):rwx $f 2>/dev/null; then exit 9; fi; done`
+	)
+	asEach(t, func(t *testing.T, r *rig) {
+		want := r.native(base+fixed, inside+fixed)
+		r.outside(base + fixed)
+		script := inside
+		if r.uid != 0 {
+			script += refused
+		}
+		r.sh("-y", script+fixed).want(0)
+		if diff := want.differs(r.project()); diff != "" {
+			t.Errorf("(native, then branch):%s", diff)
+		}
+		r.clean()
+	})
+	t.Run("another's", func(t *testing.T) {
+		r := newTeam(t)
+		r.asRoot(fmt.Sprintf("mkdir shared; echo theirs > shared/f; chmod 750 shared; setfacl -m u:%d:rwx,u:3:rwx shared", account))
+		r.sh("-y", "cat shared/f; echo x > shared/new").want(0)
+		r.wantFile("shared/new", "x\n")
+		cmd := r.shell("--abort", "--engine", "fuse", "PATH=$path; cat shared/f; getfacl -n shared")
+		cmd.Env = append(cmd.Env, "path="+os.Getenv("PATH"), "PATH=/nowhere") // no fusermount3
+		if o := r.finish(cmd).want(0); !strings.Contains(o.stdout, "theirs\n") || !strings.Contains(o.stdout, fmt.Sprintf("user:%d:rwx\n", account)) {
+			t.Errorf("inside is\n%s", o.stdout)
+		}
+	})
+}

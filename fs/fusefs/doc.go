@@ -33,9 +33,9 @@
 //
 // The files: server (what the supervisor uses), engine (what a branch asks), host (mounting outside),
 // conn (requests and answers), files, data, attr, xattr, list (the
-// operations), passthrough, tree, lookup, node, fds (what is where), watch
-// (what changes outside), copyup, links, make, remove, rename, workshop
-// (changes), prune (what is too much).
+// operations), acl (what a session has no ids for), passthrough, tree, lookup,
+// node, fds (what is where), watch (what changes outside), copyup, links, make,
+// remove, rename, workshop (changes), prune (what is too much).
 //
 // # Without opening
 //

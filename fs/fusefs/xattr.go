@@ -33,7 +33,7 @@ func (f *files) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, attr string, dest
 	if err != nil {
 		return 0, status(staleIfGone(err))
 	}
-	return fill(dest, value)
+	return fill(dest, f.t.shown(attr, value))
 }
 
 func fill(dest, value []byte) (uint32, fuse.Status) {
@@ -84,6 +84,9 @@ func (f *files) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, attr string, da
 			} else if errors.Is(err, unix.ENODATA) && in.Flags&unix.XATTR_REPLACE != 0 {
 				return unix.ENODATA
 			}
+		}
+		if f.t.loses(at, attr, data) {
+			return unix.EINVAL
 		}
 		return at.dir.SetXattr(at.name, raw, data)
 	})
