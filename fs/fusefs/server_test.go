@@ -358,7 +358,7 @@ func TestLinkedAndGone(t *testing.T) {
 	l.do = map[string]func(*Server) error{"left": func(s *Server) error {
 		left := 0
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
-			entries, err := s.tree.work.dir.Entries()
+			entries, err := os.ReadDir(l.root.Work + "/" + s.tree.work.name)
 			if err != nil {
 				return err
 			}
