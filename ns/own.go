@@ -2,6 +2,8 @@ package ns
 
 import (
 	"fmt"
+	"io"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,4 +26,33 @@ func OpenOwn(fd int) (int, error) {
 		return -1, err
 	}
 	return fds[0], nil
+}
+
+// OwnXattr reads an extended attribute of the file that the O_PATH descriptor
+// fd holds, also where OpenOwn is needed to read its content: a descriptor does
+// not help, for each call asks for the mode anew (xattr(7)).
+func OwnXattr(fd int, attr string) ([]byte, error) {
+	const most = 64 << 10 // XATTR_SIZE_MAX
+	out, err := unix.MemfdCreate("try-attribute", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a file for attribute %s: %w", attr, err)
+	}
+	f := os.NewFile(uintptr(out), attr)
+	defer f.Close()
+	fds, err := errand(unix.CLONE_NEWUSER, []int{fd, out}, func(p *plan) {
+		value := p.data(make([]byte, most))
+		p.step("read attribute", attr)
+		p.call(unix.SYS_GETXATTR, fmt.Sprintf("/proc/self/fd/%d", fd), attr, value, most)
+		n := p.into()
+		p.call(unix.SYS_WRITE, out, value, n)
+	})
+	closeAll(fds)
+	if err != nil {
+		return nil, err
+	}
+	value, err := io.ReadAll(io.NewSectionReader(f, 0, most))
+	if err != nil {
+		return nil, fmt.Errorf("read attribute %s: %w", attr, err)
+	}
+	return value, nil
 }

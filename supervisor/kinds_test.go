@@ -147,3 +147,40 @@ func TestACLOfOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestAttributesTogether: an ACL that closes a file to its owner, a change of
+// owner that takes capabilities, and user attributes, which only who may write
+// can set, do not get in each other's way, on whichever way they go.
+func TestAttributesTogether(t *testing.T) {
+	const all = `all() { setfattr -n user.k -v $2 $1; setfacl -m u:$(id -u):r $1; setfattr -n user.a -v $2 $1; chmod $3 $1; }; umask 022; `
+	base := all + `mkdir d e; echo old | tee plain closed more both gone d/f > e/f; all closed 1 400; all more 2 400; all both 3 000; echo old > shut; all shut 5 000
+		all d 4 500; all e 5 555; all gone 6 400`
+	inside := all + `all plain 7 400; chmod 440 closed; chmod 640 shut; touch -d 2001-01-01 both; chmod 600 more; echo new >> more; chmod 400 more
+		chmod u+w d; echo new > d/new; chmod u-w d; echo new >> e/f; rm -f gone; echo new > new; all new 8 400; mkdir made; all made 9 500`
+	asEach(t, func(t *testing.T, r *rig) {
+		base, inside := base, inside
+		if r.uid == 0 {
+			base += `; cp /bin/true capable; chown 1000:1001 capable; setcap cap_net_raw+ep capable; cp -a capable other; setcap cap_net_raw+ep other`
+			inside += `; touch -d 2001-01-01 capable; chmod 711 other; setfattr -n user.k -v 1 other`
+		}
+		was, want := r.native(base+fixed), r.native(base+fixed, inside+fixed)
+		r.outside(base + fixed)
+		same := func(what string, want snapshot) {
+			t.Helper()
+			if diff := want.differs(r.project()); diff != "" {
+				t.Errorf("%s (native, then branch):%s", what, diff)
+			}
+		}
+		r.sh("-y", inside+fixed).want(0)
+		same("committed", want)
+		r.try("undo").want(0)
+		same("undone", was)
+		r.sh("--keep", "-q", "-b", "mine", inside+fixed).want(0)
+		for _, path := range []string{"closed", "d", "made", "plain"} {
+			r.try("commit", "-q", "mine", "--", path).want(0)
+		}
+		r.try("commit", "-q", "mine").want(0)
+		same("committed in parts", want)
+		r.clean()
+	})
+}

@@ -18,9 +18,9 @@ import (
 func (s *session) serve(m engine.Mount, dev *os.File, hidden []string) error {
 	merged := &merges{root: m.Target, ino: map[string]uint64{}}
 	s.merged = append(s.merged, merged)
-	o := fusefs.Options{Passthrough: sys.Root() && !engine.Off("passthrough"), Hidden: hidden, Merged: merged.note, OpenOwn: ns.OpenOwn, OutsideIDs: m.Host}
+	o := fusefs.Options{Passthrough: sys.Root() && !engine.Off("passthrough"), Hidden: hidden, Merged: merged.note, OpenOwn: ns.OpenOwn, OwnXattr: ns.OwnXattr, OutsideIDs: m.Host}
 	if s.set.confined {
-		o.OpenOwn = nil // it takes a user namespace
+		o.OpenOwn, o.OwnXattr = nil, nil // they take a user namespace
 	}
 	if s.set.opts.Serializable {
 		r := &reads{root: m.Target, seen: map[string]sys.Stat{}}

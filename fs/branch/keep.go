@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -296,13 +298,13 @@ func (c *copier) finish(from, to *sys.Dir, name string, st sys.Stat) error {
 	if err != nil {
 		return err
 	}
-	for attr, value := range attrs {
-		if err := to.SetXattr(name, attr, value); err != nil {
+	if c.owners { // before capabilities, which it takes
+		if err := to.Chown(name, int(st.UID), int(st.GID)); err != nil {
 			return err
 		}
 	}
-	if c.owners {
-		if err := to.Chown(name, int(st.UID), int(st.GID)); err != nil {
+	for _, attr := range slices.SortedFunc(maps.Keys(attrs), sys.SetOrder) {
+		if err := to.SetXattr(name, attr, attrs[attr]); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -344,13 +346,13 @@ func (c *composer) dress(from *sys.Dir, name string, to *sys.Dir, toName string,
 		}
 		attrs[layer.OpaqueAttr] = []byte("y")
 	}
-	for attr, value := range attrs {
-		if err := c.fs.Set(to, toName, vfs.Attr{Xattr: attr, Value: value}); err != nil {
+	if c.owners { // before capabilities, which it takes
+		if err := c.fs.Set(to, toName, vfs.Attr{Owner: &vfs.Owner{UID: int(st.UID), GID: int(st.GID)}}); err != nil {
 			return err
 		}
 	}
-	if c.owners {
-		if err := c.fs.Set(to, toName, vfs.Attr{Owner: &vfs.Owner{UID: int(st.UID), GID: int(st.GID)}}); err != nil {
+	for _, attr := range slices.SortedFunc(maps.Keys(attrs), sys.SetOrder) {
+		if err := c.fs.Set(to, toName, vfs.Attr{Xattr: attr, Value: attrs[attr]}); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"errors"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +37,7 @@ func (c *compiler) meta(base place, ch *changes.Change) error {
 	for _, x := range f.Xattrs {
 		m.xattrs = append(m.xattrs, xattr{name: x.Name, old: x.Old, new: x.New})
 	}
+	slices.SortFunc(m.xattrs, func(a, b xattr) int { return sys.SetOrder(a.name, b.name) })
 	if ok, err := c.alterable(base, d, name, st, m); err != nil || !ok {
 		return err
 	}

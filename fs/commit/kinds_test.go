@@ -23,6 +23,7 @@ func TestKinds(t *testing.T) {
 			mkfifo pipe; echo s > suid; chmod 6755 suid; mkdir sticky; chmod 3777 sticky; mkfifo sticky/in; ln -s '\esc' sticky/link
 			setfattr -n user.overlay.overlay.mine -v own suid; setfattr -n user.k -v '' suid; setfattr -n user.d -v d sticky
 			setfacl -m u:$(id -u):rx,g:$(id -g):r suid; setfacl -d -m u::rwx,g::r,o::- sticky
+			echo c > closed; for a in 1 2 3 4 5 6; do setfattr -n user.$a -v $a closed; done; setfacl -m u:$(id -u):r closed; chmod 400 closed
 			touch -d '1969-12-31 23:59:58.999999999' holes; touch -h -d '2001-09-09 01:46:40.123456789' sticky/link sticky/in sticky suid`
 		if os.Getuid() == 0 {
 			script += `

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -344,12 +346,12 @@ func (c *compiler) copyAttrs(from *sys.Dir, name string, to *sys.Dir, toName str
 	if err != nil {
 		return err
 	}
-	for name, value := range raw {
+	for _, name := range slices.SortedFunc(maps.Keys(raw), sys.SetOrder) {
 		attr, visible := layer.Visible(name)
 		if !visible || layer.Reserved(attr) {
 			continue
 		}
-		if err := c.w.fs.Set(to, toName, vfs.Attr{Xattr: attr, Value: value}); err != nil {
+		if err := c.w.fs.Set(to, toName, vfs.Attr{Xattr: attr, Value: raw[name]}); err != nil {
 			return err
 		}
 	}

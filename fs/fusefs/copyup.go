@@ -55,14 +55,7 @@ func (t *tree) copyUpDir(n *node) error {
 	}
 	parent := n.dir.parent
 	err = t.into(parent, func(to *sys.Dir) error {
-		// A directory that its owner may not write cannot change its parent.
-		if made.Perm()&0o200 != 0 {
-			return t.work.dir.Rename(as, to, n.dir.name)
-		}
-		return errors.Join(
-			t.work.dir.Chmod(as, made.Perm()|0o200),
-			t.work.dir.Rename(as, to, n.dir.name),
-			to.Chmod(n.dir.name, made.Perm()))
+		return moveDir(t.work.dir, as, to, n.dir.name, made.Perm(), t.work.dir.Rename)
 	})
 	if err != nil {
 		return err
@@ -80,6 +73,22 @@ func (t *tree) copyUpDir(n *node) error {
 	up := &part{level: 0, key: keyOf(made), mnt: parent.upper().mnt}
 	n.setParts(append([]*part{up}, n.parts()...)...)
 	return nil
+}
+
+// moveDir moves a directory of that mode into another, by Rename or Exchange of
+// the one that it is in. One that its owner may not write cannot change its
+// parent (rename(2)), and is opened for it.
+func moveDir(from *sys.Dir, as string, to *sys.Dir, name string, perm uint32, move func(as string, to *sys.Dir, name string) error) error {
+	if perm&0o200 != 0 {
+		return move(as, to, name)
+	}
+	if err := from.Chmod(as, perm|0o200); err != nil {
+		return err
+	}
+	if err := move(as, to, name); err != nil {
+		return err
+	}
+	return to.Chmod(name, perm)
 }
 
 // into does something to the layer's part of p that no session did: its mode
@@ -239,12 +248,6 @@ func (t *tree) copyData(dst int, from *sys.Dir) error {
 // that says where it came from.
 func (t *tree) dress(from *sys.Dir, s sys.Stat, as string) error {
 	w := t.work.dir
-	link := s.Type() == unix.S_IFLNK
-	if !link { // which has none that a session could set
-		if err := copyXattrs(w, as, from); err != nil {
-			return err
-		}
-	}
 	if err := t.owners.Give(w, as, s); err != nil {
 		return err
 	}
@@ -253,7 +256,10 @@ func (t *tree) dress(from *sys.Dir, s sys.Stat, as string) error {
 			return err
 		}
 	}
-	if !link {
+	if s.Type() != unix.S_IFLNK { // which has none that a session could set
+		if err := t.copyXattrs(w, as, from); err != nil {
+			return err
+		}
 		if err := w.Chmod(as, s.Perm()); err != nil {
 			return err
 		}
@@ -261,19 +267,23 @@ func (t *tree) dress(from *sys.Dir, s sys.Stat, as string) error {
 	return w.SetTimes(as, s.Atime, s.Mtime)
 }
 
-// copyXattrs copies all that a session can see. What the user may not read, a
-// session could not read either.
-func copyXattrs(w *sys.Dir, as string, from *sys.Dir) error {
+// copyXattrs copies all that a session can see: with the copy, which takes the
+// place of the file in a commit, what is missing in it would be lost.
+func (t *tree) copyXattrs(w *sys.Dir, as string, from *sys.Dir) error {
 	names, err := from.XattrNames("")
 	if err != nil {
 		return err
 	}
+	slices.SortFunc(names, sys.SetOrder)
 	for _, raw := range names {
 		if _, visible := layer.Visible(raw); !visible {
 			continue
 		}
 		value, err := from.Xattr("", raw)
-		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENODATA) {
+		if errors.Is(err, unix.EACCES) && t.ownAttr != nil {
+			value, err = t.ownAttr(from.FD(), raw)
+		}
+		if errors.Is(err, unix.ENODATA) {
 			continue
 		}
 		if err != nil {

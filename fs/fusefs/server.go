@@ -49,6 +49,9 @@ type Options struct {
 	// holds: a file of the base that its owner has closed to himself, and that
 	// a session changes.
 	OpenOwn func(fd int) (int, error)
+
+	// OwnXattr, which is there if OpenOwn is, reads an attribute of such a file.
+	OwnXattr func(fd int, attr string) ([]byte, error)
 }
 
 // MountOptions are what a mount that Serve is to serve needs besides fd,

@@ -37,6 +37,7 @@ type tree struct {
 	reads   func(rel string, st sys.Stat)
 	merged  func(rel string, st sys.Stat)
 	openOwn func(fd int) (int, error)
+	ownAttr func(fd int, attr string) ([]byte, error)
 }
 
 // openTree opens the directories of root and makes the node of its top.
@@ -46,7 +47,7 @@ func openTree(root Root, o Options) (*tree, error) {
 		return nil, err
 	}
 	t := &tree{
-		fds: newFDs(most), base: len(root.Layers), owners: layer.OwnersOf(sys.Root(), o.OutsideIDs), me: fuse.Owner{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}, reads: o.Reads, merged: o.Merged, openOwn: o.OpenOwn,
+		fds: newFDs(most), base: len(root.Layers), owners: layer.OwnersOf(sys.Root(), o.OutsideIDs), me: fuse.Owner{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}, reads: o.Reads, merged: o.Merged, openOwn: o.OpenOwn, ownAttr: o.OwnXattr,
 		table: table{byID: make(map[uint64]*node), byKey: make(map[key]*node), limits: usual},
 	}
 	top := &node{typ: unix.S_IFDIR, dir: &directory{hidden: hide(root.Base, o.Hidden)}}

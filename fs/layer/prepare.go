@@ -3,7 +3,9 @@ package layer
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +35,8 @@ func OwnersOf(root, outside bool) Owners {
 }
 
 // Give makes name in d, an entry of a layer that a copy of s is to be, as much
-// s's as o says. It comes before the mode, which a change of group can alter.
+// s's as o says. It comes before the mode, which a change of group can alter,
+// and before capabilities, which are lost with it (chown(2)).
 func (o Owners) Give(d *sys.Dir, name string, s sys.Stat) error {
 	switch o {
 	case All:
@@ -96,15 +99,15 @@ func Dress(d, base *sys.Dir, owners Owners) (sys.Stat, error) {
 	if err != nil {
 		return sys.Stat{}, err
 	}
-	for attr, value := range attrs {
-		// A memory file system before 6.6 has no user.*: the session does
-		// without, as it would with a copied-up directory there.
-		if err := d.SetXattr("", attr, value); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-			return sys.Stat{}, err
-		}
-	}
 	if err := errors.Join(DropACLs(d, attrs), owners.reset(d), owners.Give(d, "", s)); err != nil {
 		return sys.Stat{}, err
+	}
+	for _, attr := range slices.SortedFunc(maps.Keys(attrs), sys.SetOrder) {
+		// A memory file system before 6.6 has no user.*: the session does
+		// without, as it would with a copied-up directory there.
+		if err := d.SetXattr("", attr, attrs[attr]); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return sys.Stat{}, err
+		}
 	}
 	// Mode after the ACL and the owner, which both may change it; times last.
 	if err := errors.Join(d.Chmod("", s.Perm()), d.SetTimes("", s.Atime, s.Mtime)); err != nil {

@@ -3,6 +3,7 @@ package sys
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 
@@ -98,6 +99,19 @@ func (d *Dir) Xattrs(name string) (map[string][]byte, error) {
 		all[attr] = value
 	}
 	return all, nil
+}
+
+// SetOrder compares names of attributes by the order in which they are set on
+// one entry: AccessACL last, for it can take from the owner the right to write,
+// without which he can set no user.* (xattr(7)).
+func SetOrder(a, b string) int {
+	if last := a == AccessACL; last != (b == AccessACL) {
+		if last {
+			return 1
+		}
+		return -1
+	}
+	return strings.Compare(a, b)
 }
 
 // SetXattr sets an extended attribute of name itself.
