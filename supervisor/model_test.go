@@ -31,7 +31,7 @@ func script(rng *rand.Rand, n int, root bool, acl int) string {
 	for range n {
 		p, q := at(), at()
 		stamp++
-		switch op := rng.IntN(25); op {
+		switch op := rng.IntN(26); op {
 		case 0, 1, 2, 3:
 			fmt.Fprintf(&b, "mkdir -p %s", p)
 		case 4, 5, 6, 7:
@@ -71,7 +71,16 @@ func script(rng *rand.Rand, n int, root bool, acl int) string {
 			}
 		case 23:
 			fmt.Fprintf(&b, "touch -h %s", p)
-		case 24: // a hole
+		case 24:
+			switch {
+			case root:
+				fmt.Fprintf(&b, "setcap cap_net_raw+ep %s", p)
+			case onFuse(): // it stays empty, or rm -r would do a half
+				fmt.Fprintf(&b, "rm -rf %s; mkdir -m 555 %s", p, p)
+			default: // nor one that mv(1) would have to copy
+				fmt.Fprintf(&b, "test -d %s || chmod u-w %s", p, p)
+			}
+		case 25: // a hole
 			fmt.Fprintf(&b, "test -p %s || printf %d | dd of=%s bs=1 conv=notrunc status=none seek=%d", p, stamp, p, rng.IntN(300_000))
 		}
 		b.WriteString(" </dev/null\n")

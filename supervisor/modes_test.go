@@ -78,6 +78,11 @@ func TestClosed(t *testing.T) {
 		{"closed at last", "echo y > y; mkdir z; echo z > z/z; chmod 0 z; chmod 0500 ."},
 		{"moved", "mkdir n; chmod -R u+rw old; cp -a old n/old; rm -r old; chmod -R a-w n"},
 		{"linked", "mkdir n; echo x > n/x; ln n/x n/y; chmod 0 n/x; chmod 0555 n"},
+		{"0555 moved to where one was", "chmod -R u+w old; rm -r old; mkdir n; echo x > n/x; chmod 0555 n; mv -T n old"},
+		{"0555 made where one was", "chmod -R u+w old; rm -r old; mkdir -m 0555 old"},
+		{"0 made where one was", "chmod -R u+w old; rm -r old; mkdir -m 0 old"},
+		{"closed, then removed", "mkdir n; chmod 0 n; rmdir n; chmod -R u+rw old; rm -r old/*; chmod 0 old; rmdir old; echo x > old"},
+		{"closed, then moved", "mkdir n; echo x > n/f; chmod 0333 n; mv n m; chmod 0700 m"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asEach(t, func(t *testing.T, r *rig) {

@@ -111,8 +111,8 @@ func (t *tree) createVia(in, d *sys.Dir, as string, want wanted, inherit inherit
 	case err != nil:
 	case s.IsDir():
 		// What was deleted may have been a directory, and must not show in it.
-		if err = in.SetXattr(aside, layer.OpaqueAttr, []byte("y")); err == nil {
-			err = in.Exchange(aside, d, as)
+		if err = layer.MakeOpaque(in, aside); err == nil {
+			err = moveDir(in, aside, d, as, s.Perm(), in.Exchange)
 		}
 	default:
 		if err = in.Replace(aside, d, as); err == nil {

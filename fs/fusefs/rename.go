@@ -151,13 +151,13 @@ func (m *move) do() error {
 
 	// A directory must not be merged with what the base has in its new place.
 	if m.src.dir && dirBelowDst {
-		if err := m.from.SetXattr(m.as, layer.OpaqueAttr, []byte("y")); err != nil {
+		if err := layer.MakeOpaque(m.from, m.as); err != nil {
 			return err
 		}
 	}
 	if m.exchange {
 		if m.dst.dir && dirBelowSrc {
-			if err := m.into.SetXattr(m.to, layer.OpaqueAttr, []byte("y")); err != nil {
+			if err := layer.MakeOpaque(m.into, m.to); err != nil {
 				return err
 			}
 		}

@@ -121,6 +121,21 @@ func Opened(d *sys.Dir, name string, s sys.Stat, f func() error) error {
 	return errors.Join(f(), d.Chmod(name, s.Perm()))
 }
 
+// MakeOpaque keeps what the base has at name from showing in it, a directory of
+// the layer; also in one that its owner may not write, and so not mark.
+func MakeOpaque(d *sys.Dir, name string) error {
+	mark := func() error { return d.SetXattr(name, OpaqueAttr, []byte("y")) }
+	err := mark()
+	if !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	s, err := d.Stat(name)
+	if err != nil {
+		return err
+	}
+	return Opened(d, name, s, mark)
+}
+
 // Hidden says that an entry of a base is not there for a session.
 func Hidden(d *sys.Dir, name string, s sys.Stat) (bool, error) {
 	if IsWhiteout(s) {
