@@ -128,7 +128,17 @@ func (s *Store) open() error {
 func (s *Store) checkFormat() error {
 	text, err := readFile(s.dir, formatName, 256)
 	if errors.Is(err, unix.ENOENT) {
-		return s.writeFormat()
+		other, e := s.otherThanFormat()
+		if e != nil {
+			return e
+		}
+		if other == "" {
+			return replaceFile(s.dir, formatName, []byte(formatLine+strconv.Itoa(storeFormat)+"\n"), false)
+		}
+		// Another first run has made it a store between the two looks, or nobody has.
+		if text, err = readFile(s.dir, formatName, 256); errors.Is(err, unix.ENOENT) {
+			return &Untrusted{Path: s.dir.Name(), Why: "is no store, and holds " + strconv.Quote(other), Help: "set TRY_STORE to an empty or a new directory"}
+		}
 	}
 	if err != nil {
 		return err
@@ -144,19 +154,19 @@ func (s *Store) checkFormat() error {
 	return nil
 }
 
-func (s *Store) writeFormat() error {
+// otherThanFormat finds what is neither the format file nor another first run's
+// temporary one: these are the first that a store holds.
+func (s *Store) otherThanFormat() (string, error) {
 	entries, err := s.dir.Entries()
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, e := range entries {
-		// Two first runs may be here at once: one has made its temporary file,
-		// or the directories already.
-		if !strings.HasPrefix(e.Name, formatName) && !slices.Contains([]string{branchesName, spareName, trashName, commitsName, groupsName, storesName, undoName}, e.Name) {
-			return &Untrusted{Path: s.dir.Name(), Why: "is no store, and holds " + strconv.Quote(e.Name), Help: "set TRY_STORE to an empty or a new directory"}
+		if !strings.HasPrefix(e.Name, formatName) {
+			return e.Name, nil
 		}
 	}
-	return replaceFile(s.dir, formatName, []byte(formatLine+strconv.Itoa(storeFormat)+"\n"), false)
+	return "", nil
 }
 
 // Close closes the store's descriptors; branches that are open stay so.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"try/fs/sys"
@@ -281,5 +282,27 @@ func TestAliases(t *testing.T) {
 		if !slices.Equal(got, row.want) {
 			t.Errorf("Aliases(%s) = %q, want %q", row.path, got, row.want)
 		}
+	}
+}
+
+// TestFirstRuns: a store that many open for the first time at once, each going
+// on at once, is one for all of them.
+func TestFirstRuns(t *testing.T) {
+	for range 40 {
+		path := t.TempDir() + "/store"
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				s, err := OpenStore(path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := errors.Join(holding(s.dir, lockName, func() error { return nil }), s.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
 	}
 }
