@@ -24,7 +24,8 @@ const (
 // kernel takes an ACL with an entry for anybody else for a broken one, and
 // answers with EINVAL to who asks for it, or for what it decides about
 // (fs/posix_acl.c, posix_acl_from_xattr). No process of the session is anybody
-// else, so it is shown without.
+// else, so it is shown without. Entries for further groups of the user's are
+// left out with them: what they give is to be had by MountHost only.
 func (t *tree) shown(attr string, value []byte) []byte {
 	if t.owners != layer.Own || attr != sys.AccessACL && attr != sys.DefaultACL || len(value) < aclHeader {
 		return value
