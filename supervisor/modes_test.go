@@ -82,6 +82,7 @@ func TestClosed(t *testing.T) {
 		{"0555 made where one was", "chmod -R u+w old; rm -r old; mkdir -m 0555 old"},
 		{"0 made where one was", "chmod -R u+w old; rm -r old; mkdir -m 0 old"},
 		{"closed, then removed", "mkdir n; chmod 0 n; rmdir n; chmod -R u+rw old; rm -r old/*; chmod 0 old; rmdir old; echo x > old"},
+		{"moved over 0555", "mkdir -p n/m; echo x > n/m/x; mkdir o; chmod 0555 o; mv -T n/m o"},
 		{"closed, then moved", "mkdir n; echo x > n/f; chmod 0333 n; mv n m; chmod 0700 m"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -86,7 +86,7 @@ func moveDir(from *sys.Dir, as string, to *sys.Dir, name string, perm uint32, mo
 		return err
 	}
 	if err := move(as, to, name); err != nil {
-		return err
+		return errors.Join(err, from.Chmod(as, perm))
 	}
 	return to.Chmod(name, perm)
 }

@@ -195,7 +195,12 @@ func (m *move) directory(whiteout bool) error {
 	case err != nil:
 		return err
 	}
-	if err := m.from.Exchange(m.as, m.into, m.to); err != nil {
+	if s.IsDir() {
+		err = moveDir(m.into, m.to, m.from, m.as, s.Perm(), m.into.Exchange)
+	} else {
+		err = m.from.Exchange(m.as, m.into, m.to)
+	}
+	if err != nil {
 		return err
 	}
 	switch {
