@@ -121,6 +121,9 @@ func (s *session) start(ctx context.Context) error {
 	if s.ns, err = s.set.begin(spec); err != nil {
 		return errors.Join(err, s.unserve(), s.hostLeft())
 	}
+	if err := s.b.Began(s.ns.Init()); err != nil {
+		s.warn(err.Error())
+	}
 	if s.set.confined {
 		s.tellConfined(spec.Dir)
 	} else {

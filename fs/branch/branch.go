@@ -288,6 +288,9 @@ func (b *Branch) load(id string) error {
 	}
 	m.State = stateNow(m, boot, false, hasJournal(b.dir))
 	b.Meta = m
+	if m.State == Interrupted {
+		return b.outlive()
+	}
 	return nil
 }
 

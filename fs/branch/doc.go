@@ -10,7 +10,7 @@
 //	commit.lock            held by whoever applies a commit or takes it back
 //	trash.lock             held by the one who tidies
 //	branches/ID/           a branch; ID is 128 random bits in hexadecimal
-//	    lock               held as long as somebody runs or settles it
+//	    lock               held as long as somebody runs or settles it; names init (Began)
 //	    meta               JSON, version 1 (Meta)
 //	    journal            fs/commit's
 //	    u0 u1 …            layers, by number (Root.Number); others are strays
@@ -44,7 +44,8 @@
 //  2. Names of branches are looked up in metadata and are never part of a path
 //     (H33).
 //  3. Whether a branch is alive is told by its lock alone (H14). Who wants to
-//     settle it takes the lock and then reads the state.
+//     settle it takes the lock and then reads the state; of one whose supervisor
+//     was killed he has it only when no process of its session is left.
 //  4. What is in branches/ has whole metadata: a branch is drafted in spare/
 //     and comes into being by one rename, and ends by one rename into trash/,
 //     or into undo/ once its commit is done. A further store's directory of a

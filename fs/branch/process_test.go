@@ -27,7 +27,8 @@ import (
 const roleVariable = "TRY_TEST_ROLE"
 
 var roles = map[string]func() error{
-	"hold":  holdRole,
+	"hold":  func() error { return holdRole(false) },
+	"begin": func() error { return holdRole(true) },
 	"churn": churnRole,
 }
 
@@ -76,8 +77,8 @@ func roleWorld() (*Store, CreateOptions, error) {
 }
 
 // holdRole creates a branch, says its id, and waits to be killed. A child that
-// it starts outlives it.
-func holdRole() error {
+// it starts outlives it, and is its session's first process if begun.
+func holdRole(begun bool) error {
 	s, opts, err := roleWorld()
 	if err != nil {
 		return err
@@ -93,17 +94,28 @@ func holdRole() error {
 	if err := child.Start(); err != nil {
 		return err
 	}
+	if begun {
+		if err := b.Began(child.Process.Pid); err != nil {
+			return err
+		}
+	}
 	fmt.Println(b.ID)
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }
 
 // TestKilledHolderFreesItsBranch: the lock goes with the process, at once, and
-// not with the children that it leaves (H14).
+// not with the children that it leaves (H14). Who opens the branch waits for the
+// end of the session that was begun in it.
 func TestKilledHolderFreesItsBranch(t *testing.T) {
-	t.Parallel()
+	for _, role := range []string{"hold", "begin"} {
+		t.Run(role, func(t *testing.T) { t.Parallel(); killedHolder(t, role) })
+	}
+}
+
+func killedHolder(t *testing.T, role string) {
 	w := newWorld(t)
-	cmd := w.role("hold")
+	cmd := w.role(role)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -136,8 +148,27 @@ func TestKilledHolderFreesItsBranch(t *testing.T) {
 	if got := w.state(id); got != Interrupted {
 		t.Errorf("state after SIGKILL = %v, want interrupted", got)
 	}
-	b, err := w.store.Open(id)
-	if err != nil {
+	var b *Branch
+	opened := make(chan error)
+	go func() {
+		var err error
+		b, err = w.store.Open(id)
+		opened <- err
+	}()
+	if role == "begin" {
+		for range 200 {
+			if got := w.state(id); got != Interrupted && got != Running { // whoever opens it has the lock
+				t.Fatalf("state = %v", got)
+			}
+			select {
+			case err := <-opened:
+				t.Fatalf("Open = %v, while the session has a process", err)
+			default:
+			}
+		}
+		in.Close()
+	}
+	if err := <-opened; err != nil {
 		t.Fatalf("Open after SIGKILL = %v, want the branch", err)
 	}
 	if b.State != Interrupted {
