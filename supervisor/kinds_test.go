@@ -153,15 +153,19 @@ func TestACLOfOthers(t *testing.T) {
 // can set, do not get in each other's way, on whichever way they go.
 func TestAttributesTogether(t *testing.T) {
 	const all = `all() { setfattr -n user.k -v $2 $1; setfacl -m u:$(id -u):r $1; setfattr -n user.a -v $2 $1; chmod $3 $1; }; umask 022; `
-	base := all + `mkdir d e; echo old | tee plain closed more both gone d/f > e/f; all closed 1 400; all more 2 400; all both 3 000; echo old > shut; all shut 5 000
+	base := all + `mkdir d e; echo old | tee plain closed more both gone d/f > e/f; all closed 1 400; all more 2 400; all both 3 000; echo old > shut; all shut 5 000; touch empty; all empty 7 000
 		all d 4 500; all e 5 555; all gone 6 400`
-	inside := all + `all plain 7 400; chmod 440 closed; chmod 640 shut; touch -d 2001-01-01 both; chmod 600 more; echo new >> more; chmod 400 more
+	inside := all + `all plain 7 400; chmod 440 closed; chmod 640 shut; chmod 600 empty; setfattr -n user.k -v new empty; touch -d 2001-01-01 both; chmod 600 more; echo new >> more; chmod 400 more
 		chmod u+w d; echo new > d/new; chmod u-w d; echo new >> e/f; rm -f gone; echo new > new; all new 8 400; mkdir made; all made 9 500`
 	asEach(t, func(t *testing.T, r *rig) {
 		base, inside := base, inside
 		if r.uid == 0 {
 			base += `; cp /bin/true capable; chown 1000:1001 capable; setcap cap_net_raw+ep capable; cp -a capable other; setcap cap_net_raw+ep other`
 			inside += `; touch -d 2001-01-01 capable; chmod 711 other; setfattr -n user.k -v 1 other`
+		}
+		if !onFuse() { // which reads a directory of the base by the user's own rights, whatever became of it inside
+			base += `; mkdir blind; all blind 6 300`
+			inside += `; chmod 700 blind; setfattr -n user.k -v new blind`
 		}
 		was, want := r.native(base+fixed), r.native(base+fixed, inside+fixed)
 		r.outside(base + fixed)

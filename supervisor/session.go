@@ -431,7 +431,7 @@ func makePlan(ctx context.Context, b *branch.Branch) (*changes.Plan, []*sys.Dir,
 		}
 		roots = append(roots, changes.Root{
 			Path: r.Path, Base: base, Layer: upper, Prepared: r.Prepared,
-			Owners: sys.Root(), Stamp: r.Stamp, Stores: b.Stores,
+			Owners: sys.Root(), OwnXattr: ns.OwnXattr, Stamp: r.Stamp, Stores: b.Stores,
 		})
 	}
 	// CMD is over, and of what a commit allocates much lasts: it is collected when

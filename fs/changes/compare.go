@@ -37,7 +37,7 @@ func (m *maker) compareDir(f *frame, in, from *sys.Dir, at string) (*Fields, err
 		Owner: m.root.Owners && (f.layer.UID != f.base.UID || f.layer.GID != f.base.GID),
 	}
 	var err error
-	fields.Xattrs, err = compareXattrs(in, from, at)
+	fields.Xattrs, err = m.compareXattrs(in, from, at)
 	return fields, err
 }
 
@@ -87,7 +87,7 @@ func (m *maker) compareFile(name string, in, out *side) (same bool, fields *Fiel
 		if in.stat.Type() == unix.S_IFLNK {
 			return nil // links have none that a session could set
 		}
-		fields.Xattrs, err = compareXattrs(m.layer.Dir(), m.base.Dir(), name)
+		fields.Xattrs, err = m.compareXattrs(m.layer.Dir(), m.base.Dir(), name)
 		return err
 	}
 	if !in.stat.IsRegular() || !m.locked(in.stat, 0o400) {
@@ -233,7 +233,7 @@ func readAt(fd int, buf []byte, at int64) ([]byte, error) {
 
 // compareXattrs compares what a session sees of the attributes of one entry of
 // both sides, "" for the directories themselves.
-func compareXattrs(in, from *sys.Dir, at string) ([]Xattr, error) {
+func (m *maker) compareXattrs(in, from *sys.Dir, at string) ([]Xattr, error) {
 	names, err := in.XattrNames(at)
 	if err != nil {
 		return nil, err
@@ -251,10 +251,15 @@ func compareXattrs(in, from *sys.Dir, at string) ([]Xattr, error) {
 	}
 	var list []Xattr
 	for attr, value := range news {
-		if unread[attr] || layer.Reserved(attr) {
+		if layer.Reserved(attr) {
 			continue
 		}
 		old, had := olds[attr]
+		if unread[attr] {
+			if old, had = m.own(from, at, layer.Escape(attr)); !had {
+				continue
+			}
+		}
 		if !had && layer.Escape(attr) != attr {
 			// The base's own of that name no session sees, but one may set it.
 			if old, err = from.Xattr(at, attr); errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EACCES) {
@@ -279,9 +284,27 @@ func compareXattrs(in, from *sys.Dir, at string) ([]Xattr, error) {
 	return list, nil
 }
 
+// own reads an attribute of the base that the mode keeps from the owner, where
+// that is to be had.
+func (m *maker) own(from *sys.Dir, at, raw string) (value []byte, ok bool) {
+	if m.root.OwnXattr == nil {
+		return nil, false
+	}
+	if at != "" {
+		e, err := from.Entry(at)
+		if err != nil {
+			return nil, false
+		}
+		defer e.Close()
+		from = e
+	}
+	value, err := m.root.OwnXattr(from.FD(), raw)
+	return value, err == nil
+}
+
 // visible reads those of names that a session sees. unread are those whose
-// value the caller may not read, and a session could not either: in a layer
-// they are as they were.
+// value the caller may not read, and a session could not either before it
+// changed the mode.
 func visible(d *sys.Dir, at string, names []string) (values map[string][]byte, unread map[string]bool, err error) {
 	if len(names) == 0 {
 		return nil, nil, nil

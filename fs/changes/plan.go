@@ -153,6 +153,9 @@ type Root struct {
 	Prepared map[string]sys.Stat
 	// Owners: the session could give files away, so owner and group count.
 	Owners bool
+	// OwnXattr, which may be nil, reads an attribute of what an O_PATH descriptor
+	// holds, also where its mode keeps it from its owner.
+	OwnXattr func(fd int, attr string) ([]byte, error)
 	// Stores lists the directories that no session sees; it is asked where the
 	// other names of a file must be looked for. nil: there are none.
 	Stores func() ([]string, error)
