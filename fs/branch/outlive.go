@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,30 +16,34 @@ import (
 // has to hear of it, its processes have to die, and its mounts to go. Until then
 // they may write to the layers, though the branch's lock is free.
 
-// outliveTimeout is long for a kill, also on a machine that is busy.
-const outliveTimeout = 10 * time.Second
+const (
+	ownEnd    = time.Second      // for init to end, and to put the terminal right
+	killedEnd = 10 * time.Second // for what has been killed, also on a busy machine
+)
 
 // Began writes into the branch's lock file that the session ends with process
 // init, of this boot and PID namespace: when it is gone, so is all that it had.
 // Where the process cannot be seen (proc(5), hidepid) there is nothing to write.
 func (b *Branch) Began(init int) error {
-	since, err := startTime(init)
+	who, err := identity(init)
 	if err != nil {
 		return nil
 	}
-	if _, err := b.lock.file.WriteAt(fmt.Appendf(nil, "%d %s\n", init, since), 0); err != nil {
+	if _, err := b.lock.file.WriteAt(fmt.Appendf(nil, "%d %s\n", init, who), 0); err != nil {
 		return fmt.Errorf("note the session's first process: %w", err)
 	}
 	return nil
 }
 
-// outlive waits until nothing is left of the session that Began was told of.
+// outlive waits until nothing is left of the session that Began was told of,
+// and kills what does not end, as when init is stopped.
 func (b *Branch) outlive() error {
-	buf := make([]byte, 64)
+	buf := make([]byte, 128)
 	n, _ := b.lock.file.ReadAt(buf, 0)
-	var pid int
-	var since string
-	if _, err := fmt.Sscanf(string(buf[:n]), "%d %s\n", &pid, &since); err != nil {
+	line, _, _ := strings.Cut(string(buf[:n]), "\n")
+	number, was, _ := strings.Cut(line, " ")
+	pid, err := strconv.Atoi(number)
+	if err != nil {
 		return nil // nothing has begun
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -45,37 +51,52 @@ func (b *Branch) outlive() error {
 		return nil // gone, or of another PID namespace
 	}
 	defer unix.Close(fd)
-	if now, err := startTime(pid); err != nil || now != since {
+	if who, err := identity(pid); err != nil || who != was {
 		return nil // the number was given to another
 	}
-	deadline := time.Now().Add(outliveTimeout)
-	for {
-		left := time.Until(deadline)
-		if left <= 0 {
-			return fmt.Errorf("%w: process %d, the first of its session, does not end", ErrLocked, pid)
+	gone, err := hasEnded(fd, ownEnd)
+	if err == nil && !gone {
+		if err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err == nil || errors.Is(err, unix.ESRCH) {
+			gone, err = hasEnded(fd, killedEnd)
 		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("end process %d, the first of its session: %w", pid, err)
+	case !gone:
+		return fmt.Errorf("%w: process %d, the first of its session, does not end", ErrLocked, pid)
+	}
+	return nil
+}
+
+// hasEnded waits that long for the end of a process (pidfd_open(2)).
+func hasEnded(pidfd int, limit time.Duration) (bool, error) {
+	for deadline := time.Now().Add(limit); ; {
+		left := max(0, time.Until(deadline))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(left.Milliseconds()))
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("wait for process %d: %w", pid, err)
+			return false, err
 		}
-		if n == 1 {
-			return nil
+		if n == 1 || left == 0 {
+			return n == 1, nil
 		}
 	}
 }
 
-// startTime is when a process began, in clock ticks since the boot (proc_pid_stat(5),
-// field 22): with its number it is the process itself.
-func startTime(pid int) (string, error) {
+// identity is what tells a process from any other that has had its number: its
+// name, and when it began, in clock ticks since the boot (proc_pid_stat(5),
+// fields 2 and 22).
+func identity(pid int) (string, error) {
 	path := fmt.Sprintf("/proc/%d/stat", pid)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	const fields = 22 - 3 // the second, a name, may hold anything but ends with the last bracket
-	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(f) <= fields {
-		return "", fmt.Errorf("%s: %d fields", path, len(f))
+	const start = 22 - 3 // a name may hold anything but ends with the last bracket, and fields 3 and on follow
+	end := bytes.LastIndexByte(text, ')')
+	fields := bytes.Fields(text[end+1:])
+	if end < 0 || len(fields) <= start {
+		return "", fmt.Errorf("%s: %d fields", path, len(fields))
 	}
-	return string(f[fields]), nil
+	return fmt.Sprintf("%q %s", text[bytes.IndexByte(text, '('):end+1], fields[start]), nil
 }
