@@ -266,8 +266,7 @@ func TestAskIgnoresLateReports(t *testing.T) {
 			t.Parallel()
 			p := play(t, honest)
 			p.wait(prompt, 1)
-			p.send(report)
-			p.send("c\n")
+			p.send(report + "c\n") // at once: what is typed when the terminal has been asked again counts
 			p.wait(prompt, 2)
 			p.send("k\n")
 			p.decided("keep")
