@@ -47,14 +47,15 @@ var sessionSets = map[string]bool{
 
 // Dropped returns, of the attributes of a base file, those that a copy in the
 // layer lacks because copy-up leaves them out, not because a session removed
-// them: marks of the base's own, and trusted.*, as far as the caller sees it.
+// them: marks of the base's own, and trusted.*, as far as the caller sees it, but
+// for what is xfs's other name for an ACL (fs/xfs/libxfs/xfs_da_format.h).
 // A commit that puts the layer's file in the base file's place gives them to
 // it.
 func Dropped(raw map[string][]byte) map[string][]byte {
 	var lost map[string][]byte
 	for name, value := range raw {
 		_, visible := Unescape(name)
-		if visible && !strings.HasPrefix(name, "trusted.") {
+		if visible && !strings.HasPrefix(name, "trusted.") || strings.HasPrefix(name, "trusted.SGI_ACL_") {
 			continue
 		}
 		if lost == nil {

@@ -207,6 +207,7 @@ func TestEscape(t *testing.T) {
 		}
 	}
 	raw := map[string][]byte{"user.a": nil, "user.overlay.origin": nil, "user.overlay.overlay.x": nil, "trusted.y": nil, "security.selinux": nil, "security.capability": nil}
+	raw["trusted.SGI_ACL_FILE"] = []byte("an ACL of xfs")
 	if got := Dropped(raw); len(got) != 2 {
 		t.Errorf("Dropped = %q, want user.overlay.origin and trusted.y", got)
 	}
