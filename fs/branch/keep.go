@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"try/fs/layer"
 	"try/fs/sys"
+	"try/fs/vfs"
 )
 
 // Keep makes the branch last: what its layers hold is on disk before its state
@@ -285,40 +284,25 @@ func (c *copier) leave(v sys.Visit) error {
 // finish gives the copy of name its attributes, owner, mode and times, and the
 // original its mode.
 func (c *copier) finish(from, to *sys.Dir, name string, st sys.Stat) error {
-	var attrs map[string][]byte
-	read := func() (err error) {
-		attrs, err = from.Xattrs(name)
-		return err
-	}
-	isLink := st.Type() == unix.S_IFLNK
-	err := read()
-	if errors.Is(err, unix.EACCES) && !isLink {
-		err = layer.Opened(from, name, st, read)
-	}
+	attrs, err := layer.Xattrs(from, name, st)
 	if err != nil {
 		return err
 	}
-	if c.owners { // before capabilities, which it takes
-		if err := to.Chown(name, int(st.UID), int(st.GID)); err != nil {
-			return err
-		}
-	}
-	for _, attr := range slices.SortedFunc(maps.Keys(attrs), sys.SetOrder) {
-		if err := to.SetXattr(name, attr, attrs[attr]); err != nil {
-			return err
-		}
-	}
-	if !isLink {
-		if err := to.Chmod(name, st.Perm()); err != nil {
-			return err
-		}
+	if err := vfs.Dress(vfs.Disk(), to, name, &st, ownerOf(st, c.owners), attrs); err != nil {
+		return err
 	}
 	if st.IsDir() && st.Mode&0o700 != 0o700 {
-		if err := from.Chmod(name, st.Perm()); err != nil {
-			return err
-		}
+		return from.Chmod(name, st.Perm())
 	}
-	return to.SetTimes(name, st.Atime, st.Mtime)
+	return nil
+}
+
+// ownerOf is what a copy gets for its owner: that of st, or the user.
+func ownerOf(st sys.Stat, given bool) *vfs.Owner {
+	if !given {
+		return nil
+	}
+	return &vfs.Owner{UID: int(st.UID), GID: int(st.GID)}
 }
 
 // syncLayers writes each file system that holds a layer to disk, by the

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -324,16 +322,7 @@ func shutAgain(d *sys.Dir, name string, st sys.Stat) error {
 // dress gives the copy its attributes, owner, mode and times, and the original
 // its mode.
 func (c *composer) dress(from *sys.Dir, name string, to *sys.Dir, toName string, st sys.Stat, part *Part) error {
-	var attrs map[string][]byte
-	read := func() (err error) {
-		attrs, err = from.Xattrs(name)
-		return err
-	}
-	isLink := st.Type() == unix.S_IFLNK
-	err := read()
-	if errors.Is(err, unix.EACCES) && !isLink {
-		err = layer.Opened(from, name, st, read)
-	}
+	attrs, err := layer.Xattrs(from, name, st)
 	if err != nil {
 		return err
 	}
@@ -346,26 +335,10 @@ func (c *composer) dress(from *sys.Dir, name string, to *sys.Dir, toName string,
 		}
 		attrs[layer.OpaqueAttr] = []byte("y")
 	}
-	if c.owners { // before capabilities, which it takes
-		if err := c.fs.Set(to, toName, vfs.Attr{Owner: &vfs.Owner{UID: int(st.UID), GID: int(st.GID)}}); err != nil {
-			return err
-		}
-	}
-	for _, attr := range slices.SortedFunc(maps.Keys(attrs), sys.SetOrder) {
-		if err := c.fs.Set(to, toName, vfs.Attr{Xattr: attr, Value: attrs[attr]}); err != nil {
-			return err
-		}
-	}
-	if !isLink {
-		perm := st.Perm()
-		if err := c.fs.Set(to, toName, vfs.Attr{Mode: &perm}); err != nil {
-			return err
-		}
-	}
-	if err := shutAgain(from, name, st); err != nil {
+	if err := vfs.Dress(c.fs, to, toName, &st, ownerOf(st, c.owners), attrs); err != nil {
 		return err
 	}
-	return c.fs.Set(to, toName, vfs.Attr{Times: &vfs.Times{Access: st.Atime, Modify: st.Mtime}})
+	return shutAgain(from, name, st)
 }
 
 // fill makes in the directory at path, which was entered, what the other layer

@@ -10,9 +10,6 @@ import (
 	"try/fs/vfs"
 )
 
-// acl is the prefix of the xattrs that alter a mode when they are set.
-const acl = "system.posix_acl_"
-
 // change brings the metadata of a base entry from the old values to the new
 // ones, in place: its inode stays, and so do the descriptors that others have.
 func (w *world) change(s *step, again bool) error {
@@ -61,7 +58,7 @@ func (c *change) foreign(h *sys.Dir, is *side) (string, error) {
 	// between it may be something else, and is ours all the same.
 	mixed := c.newOwner != nil
 	for _, x := range c.xattrs {
-		mixed = mixed || bytes.HasPrefix([]byte(x.name), []byte(acl))
+		mixed = mixed || sys.IsACL(x.name)
 	}
 	if c.newPerm != nil && st.Perm() != *c.oldPerm && st.Perm() != *c.newPerm && !mixed &&
 		(!is.opened || st.Perm() != is.open) {

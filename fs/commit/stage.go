@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -298,64 +296,51 @@ func (c *compiler) copyFile(from *sys.Dir, name string, st *sys.Stat, to *sys.Di
 	return errors.Join(dst.CopyFrom(src), dst.Close())
 }
 
-// finish gives a copy owner, attributes, mode and times, in this order: a new
-// owner clears capabilities and set-id bits, an ACL alters the mode.
+// finish gives a copy owner, attributes, mode and times.
 func (c *compiler) finish(from *sys.Dir, name string, to *sys.Dir, toName string, st *sys.Stat) error {
-	fs := c.w.fs
-	if c.uid == 0 {
-		if err := fs.Set(to, toName, vfs.Attr{Owner: &vfs.Owner{UID: int(st.UID), GID: int(st.GID)}}); err != nil {
-			return err
-		}
-	} else if err := c.group(to, toName, st); err != nil {
-		return err
-	}
-	if st.Type() != unix.S_IFLNK {
-		if err := c.copyAttrs(from, name, to, toName); err != nil {
-			return err
-		}
-		perm := st.Perm()
-		if err := fs.Set(to, toName, vfs.Attr{Mode: &perm}); err != nil {
-			return err
-		}
-	}
-	return fs.Set(to, toName, vfs.Attr{Times: &vfs.Times{Access: st.Atime, Modify: st.Mtime}})
-}
-
-// group gives a copy its group, where the caller may.
-func (c *compiler) group(to *sys.Dir, toName string, st *sys.Stat) error {
-	now, err := to.Stat(toName)
-	if err != nil || now.GID == st.GID {
-		return err
-	}
-	return c.w.fs.Set(to, toName, vfs.Attr{Owner: &vfs.Owner{UID: -1, GID: int(st.GID)}})
-}
-
-// copyAttrs gives a copy the attributes that the session's entry had.
-func (c *compiler) copyAttrs(from *sys.Dir, name string, to *sys.Dir, toName string) error {
-	raw, err := from.Xattrs(name)
-	if errors.Is(err, unix.EACCES) {
-		st, e := from.Stat(name)
-		if e != nil {
-			return e
-		}
-		err = layer.Opened(from, name, st, func() (err error) {
-			raw, err = from.Xattrs(name)
-			return err
-		})
-	}
+	owner, err := c.owner(to, toName, st)
 	if err != nil {
 		return err
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(raw), sys.SetOrder) {
-		attr, visible := layer.Visible(name)
-		if !visible || layer.Reserved(attr) {
-			continue
-		}
-		if err := c.w.fs.Set(to, toName, vfs.Attr{Xattr: attr, Value: raw[name]}); err != nil {
+	var attrs map[string][]byte
+	if st.Type() != unix.S_IFLNK {
+		if attrs, err = attrsOf(from, name); err != nil {
 			return err
 		}
 	}
-	return nil
+	return vfs.Dress(c.w.fs, to, toName, st, owner, attrs)
+}
+
+// owner is what a copy gets: its group alone, where the caller is not root.
+func (c *compiler) owner(to *sys.Dir, toName string, st *sys.Stat) (*vfs.Owner, error) {
+	if c.uid == 0 {
+		return &vfs.Owner{UID: int(st.UID), GID: int(st.GID)}, nil
+	}
+	now, err := to.Stat(toName)
+	if err != nil || now.GID == st.GID {
+		return nil, err
+	}
+	return &vfs.Owner{UID: -1, GID: int(st.GID)}, nil
+}
+
+// attrsOf reads the attributes that a session's entry has, by the names that
+// they have in a base.
+func attrsOf(from *sys.Dir, name string) (map[string][]byte, error) {
+	st, err := from.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := layer.Xattrs(from, name, st)
+	if err != nil {
+		return nil, err
+	}
+	attrs := make(map[string][]byte, len(raw))
+	for name, value := range raw {
+		if attr, visible := layer.Visible(name); visible && !layer.Reserved(attr) {
+			attrs[attr] = value
+		}
+	}
+	return attrs, nil
 }
 
 // unstage removes copies that no step has used, or that a roll-back has taken

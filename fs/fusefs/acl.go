@@ -27,7 +27,7 @@ const (
 // else, so it is shown without. Entries for further groups of the user's are
 // left out with them: what they give is to be had by MountHost only.
 func (t *tree) shown(attr string, value []byte) []byte {
-	if t.owners != layer.Own || attr != sys.AccessACL && attr != sys.DefaultACL || len(value) < aclHeader {
+	if t.owners != layer.Own || !sys.IsACL(attr) || len(value) < aclHeader {
 		return value
 	}
 	acl := value[:aclHeader:aclHeader]
@@ -58,7 +58,7 @@ func (t *tree) hasID(entry []byte) bool {
 // answers with EINVAL, too, to who sets what it shows of such entries. To leave
 // no entries is to leave none of theirs.
 func (t *tree) loses(at spot, attr string, value []byte) bool {
-	if attr != sys.AccessACL && attr != sys.DefaultACL || len(value) <= aclLeast {
+	if t.owners != layer.Own || !sys.IsACL(attr) || len(value) <= aclLeast {
 		return false
 	}
 	now, err := at.dir.Xattr(at.name, attr)

@@ -121,6 +121,19 @@ func Opened(d *sys.Dir, name string, s sys.Stat, f func() error) error {
 	return errors.Join(f(), d.Chmod(name, s.Perm()))
 }
 
+// Xattrs reads all attributes of name, an entry of a layer, by the names that
+// they have there; also of one that its owner may not read.
+func Xattrs(d *sys.Dir, name string, s sys.Stat) (attrs map[string][]byte, err error) {
+	read := func() (err error) {
+		attrs, err = d.Xattrs(name)
+		return err
+	}
+	if err = read(); errors.Is(err, unix.EACCES) && s.Type() != unix.S_IFLNK {
+		err = Opened(d, name, s, read)
+	}
+	return attrs, err
+}
+
 // MakeOpaque keeps what the base has at name from showing in it, a directory of
 // the layer; also in one that its owner may not write, and so not mark.
 func MakeOpaque(d *sys.Dir, name string) error {

@@ -124,7 +124,7 @@ func DropACLs(d *sys.Dir, attrs map[string][]byte) error {
 		return err
 	}
 	for _, name := range names {
-		if _, wanted := attrs[name]; !wanted && (name == sys.DefaultACL || name == sys.AccessACL) {
+		if _, wanted := attrs[name]; !wanted && sys.IsACL(name) {
 			if err := d.RemoveXattr("", name); err != nil {
 				return err
 			}

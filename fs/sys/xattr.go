@@ -17,6 +17,9 @@ const (
 	AccessACL  = "system.posix_acl_access"
 )
 
+// IsACL says that the attribute is one of them.
+func IsACL(attr string) bool { return attr == DefaultACL || attr == AccessACL }
+
 // XattrNames lists the extended attributes of name itself; "" is the
 // directory. A file system without any has none.
 func (d *Dir) XattrNames(name string) ([]string, error) {
