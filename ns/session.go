@@ -287,8 +287,9 @@ func (s *Session) request(q request) error {
 // for any other mount.
 func (s *Session) View(target string) *os.File { return s.views[target] }
 
-// Init is the process id of init on the host. When it is gone, so are all
-// processes of the session, and its mounts.
+// Init is the process id of init on the host, without namespaces of the guard,
+// which ends after it. When it is gone, so are all processes of the session, and
+// its mounts.
 func (s *Session) Init() int { return s.pid }
 
 // PID is the running program's on the host.

@@ -42,25 +42,3 @@ func childrenOf(pid int) []int {
 	}
 	return list
 }
-
-// parentOf is the parent of a process, 0 if it cannot be known. Of CMD that is
-// init, unless it has ended.
-func parentOf(pid int) int {
-	if pid <= 1 {
-		return 0
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// "12 (comm) S 1 …"; the name may hold anything (proc_pid_stat(5)).
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 2 {
-		return 0
-	}
-	parent, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0
-	}
-	return parent
-}

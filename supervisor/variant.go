@@ -23,7 +23,7 @@ type variant struct {
 	s      *session
 	sig    chan os.Signal
 	log    *log // nil: it never started
-	init   int  // pid of the session's init; 0: not known
+	init   int  // pid of the session's init; 0: it never started
 	output []*pump
 	passed bool // it may be picked; its session stands, with init alone in it
 	lost   bool // it was picked, and its commit met a conflict
@@ -168,9 +168,7 @@ func (x *exploration) start(ctx context.Context, v *variant) error {
 	if err := v.s.start(ctx); err != nil {
 		return err
 	}
-	if init := parentOf(v.s.ns.PID()); parentOf(init) == os.Getpid() {
-		v.init = init
-	}
+	v.init = v.s.ns.Init()
 	x.kill(v, v.s.ns)
 	x.ui.Change(v.index, Started)
 	return nil

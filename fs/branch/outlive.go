@@ -1,15 +1,15 @@
 package branch
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"try/fs/sys"
 )
 
 // A session whose supervisor was killed ends on its own, a moment later: init
@@ -17,7 +17,7 @@ import (
 // they may write to the layers, though the branch's lock is free.
 
 const (
-	ownEnd    = time.Second      // for init to end, and to put the terminal right
+	ownEnd    = 3 * time.Second  // for init to put the terminal right and end; a guard (package ns) gives it one
 	killedEnd = 10 * time.Second // for what has been killed, also on a busy machine
 )
 
@@ -87,16 +87,13 @@ func hasEnded(pidfd int, limit time.Duration) (bool, error) {
 // name, and when it began, in clock ticks since the boot (proc_pid_stat(5),
 // fields 2 and 22).
 func identity(pid int) (string, error) {
-	path := fmt.Sprintf("/proc/%d/stat", pid)
-	text, err := os.ReadFile(path)
+	const start = 22 - 3
+	name, fields, err := sys.Process(pid)
+	if err == nil && len(fields) <= start {
+		err = fmt.Errorf("process %d has no start in %q", pid, fields)
+	}
 	if err != nil {
 		return "", err
 	}
-	const start = 22 - 3 // a name may hold anything but ends with the last bracket, and fields 3 and on follow
-	end := bytes.LastIndexByte(text, ')')
-	fields := bytes.Fields(text[end+1:])
-	if end < 0 || len(fields) <= start {
-		return "", fmt.Errorf("%s: %d fields", path, len(fields))
-	}
-	return fmt.Sprintf("%q %s", text[bytes.IndexByte(text, '('):end+1], fields[start]), nil
+	return fmt.Sprintf("%q %s", name, fields[start]), nil
 }

@@ -104,13 +104,6 @@ func holdRole(begun bool) error {
 	return err
 }
 
-// readStat is /proc/PID/stat from the state on, or nothing.
-func readStat(pid int) string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(text), ") ")
-	return rest
-}
-
 // TestKilledHolderFreesItsBranch: the lock goes with the process, at once, and
 // not with the children that it leaves (H14). Who opens the branch does so after
 // the end of the session that was begun in it.
@@ -160,7 +153,10 @@ func killedHolder(t *testing.T, role string) {
 		t.Fatalf("Open after SIGKILL = %v, want the branch", err)
 	}
 	// Its child, if that is its session's, has ended, on its own or not.
-	state, _, _ := strings.Cut(readStat(first), " ")
+	state := ""
+	if _, fields, err := sys.Process(first); err == nil {
+		state = fields[0]
+	}
 	if gone := state == "" || state == "Z"; gone != (role == "begin") {
 		t.Errorf("its child is in state %q", state)
 	}
