@@ -180,14 +180,9 @@ func (t *tree) removeDir(d *sys.Dir, as string, whiteout bool, s sys.Stat) error
 			return err
 		}
 	}
-	if s.Perm()&0o200 == 0 { // cannot change its parent otherwise
-		if err := d.Chmod(as, s.Perm()|0o200); err != nil {
-			return err
-		}
-	}
 	if !whiteout {
 		gone := t.work.fresh()
-		if err := d.Rename(as, t.work.dir, gone); err != nil {
+		if err := moveDir(d, as, t.work.dir, gone, s.Perm(), d.Rename); err != nil {
 			return err
 		}
 		t.work.scrap(gone)
@@ -197,7 +192,7 @@ func (t *tree) removeDir(d *sys.Dir, as string, whiteout bool, s sys.Stat) error
 	if err != nil {
 		return err
 	}
-	if err := t.work.dir.Exchange(wh, d, as); err != nil {
+	if err := moveDir(d, as, t.work.dir, wh, s.Perm(), d.Exchange); err != nil {
 		return err
 	}
 	t.work.scrap(wh)
