@@ -121,17 +121,18 @@ func newRig(t *testing.T) *rig {
 
 func makeRig(t *testing.T) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "try-end-")
+	temp, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		t.Fatal(err)
-	}
 	for _, covered := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
-		if strings.HasPrefix(dir, covered+"/") {
+		if strings.HasPrefix(temp+"/", covered+"/") {
 			t.Fatalf("work directories would lie in %s; run the tests by make test, or set TMPDIR", covered)
 		}
+	}
+	dir, err := os.MkdirTemp(temp, "try-end-")
+	if err != nil {
+		t.Fatal(err)
 	}
 	r := &rig{t: t, dir: dir, home: filepath.Join(dir, "home"), proj: filepath.Join(dir, "proj"), uid: os.Getuid()}
 	t.Cleanup(func() {
