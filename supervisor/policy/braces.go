@@ -3,16 +3,19 @@ package policy
 import "strings"
 
 // compileGlobs is compileGlob with a glob for each combination of {…}: they are
-// matched quicker, and it can be said what they are about.
+// matched quicker, it can be said what they are about, and doublestar does not
+// see that a{*,b}{,c} matches a.
 func compileGlobs(text string, s scope) ([]glob, error) {
 	g, err := compileGlob(text, s)
-	if err != nil || !strings.Contains(text, "{") || strings.ContainsAny(text, `[\`) {
+	if err != nil || !strings.Contains(text, "{") {
 		return []glob{g}, err
 	}
+	const stars = "\x00" // in no glob
 	var list []glob
-	for _, one := range expand(text) {
-		part, err := compileGlob(one, s)
-		if err != nil || part.where != g.where {
+	for _, one := range expand(strings.ReplaceAll(text, "**", stars)) {
+		meet := strings.Contains(one, "**") // *{*,a} means no **
+		part, err := compileGlob(strings.ReplaceAll(one, stars, "**"), s)
+		if err != nil || meet || part.where != g.where {
 			return []glob{g}, nil // {,a}/b means no absolute path
 		}
 		part.text, part.full = g.text, g.full
@@ -21,73 +24,58 @@ func compileGlobs(text string, s scope) ([]glob, error) {
 	return list, nil
 }
 
-// expand lists what a valid glob with braces, but without brackets and
-// backslashes, stands for.
+// expand lists what a valid glob with braces stands for: at most
+// maxAlternatives+1 of them.
 func expand(text string) []string {
-	open := strings.IndexByte(text, '{')
-	if open < 0 {
+	open := 0
+	for open < len(text) && text[open] != '{' {
+		open += unit(text[open:])
+	}
+	if open >= len(text) {
 		return []string{text}
 	}
-	var list []string
+	var choices []string
 	depth, from := 0, open+1
-	for i := open; ; i++ {
+	for i := open; ; i += unit(text[i:]) {
 		switch text[i] {
 		case '{':
 			depth++
-			continue
 		case '}':
 			depth--
-		case ',':
-			if depth > 1 {
-				continue
-			}
-		default:
-			continue
 		}
-		if depth == 0 || text[i] == ',' {
-			list = append(list, text[from:i])
+		if depth == 0 || depth == 1 && text[i] == ',' {
+			choices = append(choices, text[from:i])
 			from = i + 1
 		}
 		if depth == 0 {
 			break
 		}
 	}
-	rest := text[from:]
 	var all []string
-	for _, choice := range list {
-		all = append(all, expand(text[:open]+choice+rest)...)
+	for _, choice := range choices {
+		all = append(all, expand(text[:open]+choice+text[from:])...)
+		if len(all) > maxAlternatives {
+			return all[:maxAlternatives+1]
+		}
 	}
 	return all
 }
 
-// alternatives counts the combinations that the braces of a valid glob stand
-// for, or says maxAlternatives+1 if there are more.
-func alternatives(text string) int {
-	n, _ := sequence(text, 0, false)
-	return n
-}
-
-// sequence counts those of the part that begins at i and ends, inside of
-// braces, at a comma or a closing brace: factors multiply, choices add up.
-func sequence(text string, i int, inside bool) (n, end int) {
-	n = 1
-	for ; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case ',', '}':
-			if inside {
-				return n, i
+// unit is the length of what a valid glob begins with: a byte, one behind a
+// backslash, or a class. A brace or a comma in these is one like any other.
+func unit(glob string) int {
+	switch glob[0] {
+	case '\\':
+		return min(2, len(glob))
+	case '[':
+		for i := 1; i < len(glob); i++ {
+			switch glob[i] {
+			case '\\':
+				i++
+			case ']':
+				return i + 1
 			}
-		case '{':
-			sum := 0
-			for i < len(text) && text[i] != '}' {
-				var choice int
-				choice, i = sequence(text, i+1, true)
-				sum = min(sum+choice, maxAlternatives+1)
-			}
-			n = min(n*sum, maxAlternatives+1)
 		}
 	}
-	return n, i
+	return 1
 }

@@ -60,26 +60,54 @@ func compileGlob(text string, s scope) (glob, error) {
 		return glob{}, err
 	}
 	g := glob{text: text}
-	pattern := text
+	pattern := canonical(text)
 	switch {
-	case text == "~" || strings.HasPrefix(text, "~/"):
+	case pattern == "~" || strings.HasPrefix(pattern, "~/"):
 		if s.home == "" {
 			return glob{}, errors.New("~ in a glob, but there is no home directory")
 		}
-		pattern = join(quoteMeta(s.home), strings.TrimPrefix(text[1:], "/"))
-	case text[0] == '/':
+		pattern = join(quoteMeta(s.home), strings.TrimPrefix(pattern[1:], "/"))
+	case pattern[0] == '/':
 	case s.dir != "":
-		pattern = join(quoteMeta(s.dir), text)
+		pattern = join(quoteMeta(s.dir), pattern)
 		g.full = pattern
-	case strings.HasPrefix(text, "**/"):
+	case strings.HasPrefix(pattern, "**/"):
 		g.where = anywhere
-		pattern = text[len("**/"):]
+		pattern = pattern[len("**/"):]
 	default:
 		g.where = rooted
 	}
 	g.prepare(pattern)
 	return g, nil
 }
+
+// canonical is a glob that means to doublestar what text means to its author:
+// several ** that follow each other are one (a/**/** is not found to match a), and
+// a class takes no slash (glob(7); for doublestar a[!b]c matches a/c).
+func canonical(text string) string {
+	segments := slices.CompactFunc(strings.Split(text, "/"), func(a, b string) bool { return a == "**" && b == "**" })
+	text = strings.Join(segments, "/")
+	if !strings.Contains(text, "[") {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		class := text[:unit(text)]
+		text = text[len(class):]
+		if takesSlash(class) && negated(class) {
+			class = class[:2] + "/" + class[2:]
+		}
+		b.WriteString(class)
+	}
+	return b.String()
+}
+
+// takesSlash is for a unit of a glob.
+func takesSlash(unit string) bool {
+	return unit[0] == '[' && doublestar.MatchUnvalidated(unit, "/")
+}
+
+func negated(class string) bool { return class[1] == '!' || class[1] == '^' }
 
 // join puts rest below dir; dir may be "/".
 func join(dir, rest string) string {
@@ -322,7 +350,7 @@ func checkGlob(text string) error {
 		return fmt.Errorf("bad glob %q: ends in a slash; for a directory and all below it write %q", text, strings.TrimRight(text, "/")+"/**")
 	case text[0] == '~' && text != "~" && text[1] != '/':
 		return fmt.Errorf("bad glob %q: only ~/ is known, not ~user (a name that starts with ~ is written \\~)", text)
-	case alternatives(text) > maxAlternatives:
+	case len(expand(text)) > maxAlternatives:
 		return fmt.Errorf("bad glob %q: more than %d combinations of {…}", text, maxAlternatives)
 	}
 	// Commas and braces separate as well: {a,../b}.
@@ -336,6 +364,11 @@ func checkGlob(text string) error {
 	for i, seg := range strings.Split(text, "/") {
 		if strings.Contains(seg, "**") && seg != "**" && !strings.Contains(seg, `\*`) {
 			return fmt.Errorf("bad glob %q: ** in segment %d must stand alone, as in a/**/b", text, i+1)
+		}
+	}
+	for rest := text; rest != ""; rest = rest[unit(rest):] {
+		if class := rest[:unit(rest)]; takesSlash(class) && !negated(class) {
+			return fmt.Errorf("bad glob %q: %s holds a slash, which is in no name; a range around it is written in two, as in [+-.0-9]", text, class)
 		}
 	}
 	return nil
