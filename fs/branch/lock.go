@@ -76,8 +76,12 @@ func (l *lock) isHeld() (bool, error) {
 	return lk.Type != unix.F_UNLCK, nil
 }
 
-// release gives the lock back.
-func (l *lock) release() error { return l.file.Close() }
+// release gives the lock back: at once, even if a child that another goroutine
+// has just forked still has a copy of the descriptor.
+func (l *lock) release() error {
+	err := l.control(unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
+	return errors.Join(err, l.file.Close())
+}
 
 // holding opens the lock file name in d, waits for it, and calls f.
 func holding(d *sys.Dir, name string, f func() error) error {
