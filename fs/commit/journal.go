@@ -261,20 +261,26 @@ func parse(b []byte) (*journal, error) {
 		}
 		body = rest
 		d := decoder{b: content}
-		e := encoder{}
+		var st step
 		if seq == 0 {
 			d.header(j)
-			e.header(j)
 		} else {
-			var s step
-			d.step(&s, len(j.roots))
-			e.step(&s)
-			j.steps = append(j.steps, s)
+			d.step(&st, len(j.roots))
+		}
+		if d.bad || len(d.b) > 0 {
+			return nil, fmt.Errorf("%w: record %d makes no sense", ErrDamaged, seq)
 		}
 		// One meaning has one form: what would be written otherwise was not
 		// written by us.
-		if d.bad || len(d.b) > 0 || !bytes.Equal(e.b, content) {
-			return nil, fmt.Errorf("%w: record %d makes no sense", ErrDamaged, seq)
+		e := encoder{}
+		if seq == 0 {
+			e.header(j)
+		} else {
+			e.step(&st)
+			j.steps = append(j.steps, st)
+		}
+		if !bytes.Equal(e.b, content) {
+			return nil, fmt.Errorf("%w: record %d is not written as such are", ErrDamaged, seq)
 		}
 	}
 	if len(body) > 0 {

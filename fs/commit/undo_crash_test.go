@@ -330,17 +330,17 @@ func TestUndoDamaged(t *testing.T) {
 // FuzzRecord reads any journal as that of a record: it is refused, or it can be
 // folded, and whatever it says leads nowhere but into its roots.
 func FuzzRecord(f *testing.F) {
-	add := func(steps ...step) {
-		j := &journal{id: journalID{1}, state: doneCommitted, branch: "b", roots: []journalRoot{{path: "/base", layer: "u0", slots: "undo0"}}, steps: steps}
-		f.Add(j.print())
-	}
 	at := func(a area, path string) place { return place{0, a, path} }
 	id := sys.Identity{Ino: 7, Btime: 8, Type: unix.S_IFREG}
-	add(step{kind: move, from: at(inLayer, "a"), to: at(inBase, "a"), new: side{id: id}})
-	add(step{kind: swap, from: at(inSlots, "1"), to: at(inBase, "a"), new: side{id: id}, old: side{id: id}},
-		step{kind: times, from: at(inBase, ""), to: at(inBase, ""), newTime: [2]sys.Time{sys.KeepTime, 3}})
-	add(step{kind: meta, from: at(inBase, "m"), to: at(inBase, "m"), meta: &change{}})
-	f.Fuzz(func(t *testing.T, b []byte) {
+	j := &journal{branch: "b", roots: []journalRoot{{path: "/base", layer: "u0", slots: "undo0"}}, steps: []step{
+		{kind: move, from: at(inLayer, "a"), to: at(inBase, "a"), new: side{id: id}},
+		{kind: swap, from: at(inSlots, "1"), to: at(inBase, "a"), new: side{id: id}, old: side{id: id}},
+		{kind: times, from: at(inBase, ""), to: at(inBase, ""), newTime: [2]sys.Time{sys.KeepTime, 3}},
+		{kind: meta, from: at(inBase, "m"), to: at(inBase, "m"), meta: &change{}},
+	}}
+	recordsOf(j, func(header, first, second []byte) { f.Add(header, first, second) })
+	f.Fuzz(func(t *testing.T, header, first, second []byte) {
+		b := sealed(false, byte(doneCommitted), "", header, first, second)
 		dir := t.TempDir()
 		check(t, os.WriteFile(dir+"/"+journalName, b, 0o600))
 		check(t, os.WriteFile(dir+"/"+JournalOf(1), b, 0o600))
