@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"try/supervisor/policy"
 )
 
 // pathspec is a glob that names changes on a command line, as git reads them: a
@@ -15,9 +18,9 @@ import (
 // looked for at any depth below the working directory. Others are relative to
 // it, or begin with ~/ or a slash; ** stands for any number of directories.
 type pathspec struct {
-	text    string
-	literal string // absolute; "": a pattern
-	pattern string // absolute
+	text     string
+	literal  string   // absolute; "": patterns
+	patterns []string // absolute
 }
 
 const globMeta = `*?[]{}\`
@@ -40,16 +43,20 @@ func newPathspecs(globs []string, dir, home string) ([]pathspec, error) {
 		case text[0] == '/':
 			below = "/"
 		}
-		switch {
-		case !strings.ContainsAny(rest, globMeta):
+		if strings.ContainsAny(rest, globMeta) {
+			if deep {
+				rest = "**/" + rest
+			}
+			pattern := filepath.Join(quoteGlob(below), rest)
+			if !doublestar.ValidatePattern(pattern) {
+				return nil, fmt.Errorf("glob %s: %w", text, doublestar.ErrBadPattern)
+			}
+			var err error
+			if s.patterns, err = policy.Plain(pattern); err != nil {
+				return nil, fmt.Errorf("glob %s: %w", text, err)
+			}
+		} else {
 			s.literal = filepath.Join(below, rest)
-		case deep:
-			s.pattern = filepath.Join(quoteGlob(below), "**", rest)
-		default:
-			s.pattern = filepath.Join(quoteGlob(below), rest)
-		}
-		if s.literal == "" && !doublestar.ValidatePattern(s.pattern) {
-			return nil, fmt.Errorf("glob %s: %w", text, doublestar.ErrBadPattern)
 		}
 		list = append(list, s)
 	}
@@ -73,7 +80,7 @@ func (s *pathspec) match(path string) bool {
 		return path == s.literal || s.literal == "/" || strings.HasPrefix(path, s.literal) && path[len(s.literal)] == '/'
 	}
 	for {
-		if doublestar.MatchUnvalidated(s.pattern, path) {
+		if slices.ContainsFunc(s.patterns, func(p string) bool { return doublestar.MatchUnvalidated(p, path) }) {
 			return true
 		}
 		up := strings.LastIndexByte(path, '/')

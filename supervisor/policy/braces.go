@@ -1,25 +1,48 @@
 package policy
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // compileGlobs is compileGlob with a glob for each combination of {…}: they are
-// matched quicker, it can be said what they are about, and doublestar does not
-// see that a{*,b}{,c} matches a.
+// matched quicker, and it can be said what they are about.
 func compileGlobs(text string, s scope) ([]glob, error) {
 	g, err := compileGlob(text, s)
 	if err != nil || !strings.Contains(text, "{") {
 		return []glob{g}, err
 	}
-	const stars = "\x00" // in no glob
+	parts, err := Plain(text)
+	if err != nil {
+		return nil, err
+	}
 	var list []glob
-	for _, one := range expand(strings.ReplaceAll(text, "**", stars)) {
-		meet := strings.Contains(one, "**") // *{*,a} means no **
-		part, err := compileGlob(strings.ReplaceAll(one, stars, "**"), s)
-		if err != nil || meet || part.where != g.where {
+	for _, one := range parts {
+		part, err := compileGlob(one, s)
+		if err != nil || part.where != g.where {
 			return []glob{g}, nil // {,a}/b means no absolute path
 		}
 		part.text, part.full = g.text, g.full
 		list = append(list, part)
+	}
+	return list, nil
+}
+
+// Plain lists patterns that doublestar matches as the author of a valid glob
+// means it, which doublestar does not always: a/**/** is not found to match a, nor
+// is a*{,b}, and a[!b]c matches a/c. They have no braces, but where a star at a
+// brace could make a **.
+func Plain(glob string) ([]string, error) {
+	const stars = "\x00" // in no glob
+	list := expand(strings.ReplaceAll(glob, "**", stars))
+	if len(list) > maxAlternatives {
+		return nil, fmt.Errorf("more than %d combinations of {…}", maxAlternatives)
+	}
+	for i, one := range list {
+		if strings.Contains(one, "**") {
+			return []string{canonical(glob)}, nil
+		}
+		list[i] = canonical(strings.ReplaceAll(one, stars, "**"))
 	}
 	return list, nil
 }

@@ -81,9 +81,8 @@ func compileGlob(text string, s scope) (glob, error) {
 	return g, nil
 }
 
-// canonical is a glob that means to doublestar what text means to its author:
-// several ** that follow each other are one (a/**/** is not found to match a), and
-// a class takes no slash (glob(7); for doublestar a[!b]c matches a/c).
+// canonical is text with one ** where several follow each other, and without the
+// slash that a class takes by its negation (not so in glob(7)).
 func canonical(text string) string {
 	segments := slices.CompactFunc(strings.Split(text, "/"), func(a, b string) bool { return a == "**" && b == "**" })
 	text = strings.Join(segments, "/")
