@@ -23,8 +23,6 @@ type pathspec struct {
 	patterns []string // absolute
 }
 
-const globMeta = `*?[]{}\`
-
 // newPathspecs reads globs. dir is the working directory and home HOME, both
 // without symbolic links.
 func newPathspecs(globs []string, dir, home string) ([]pathspec, error) {
@@ -43,11 +41,13 @@ func newPathspecs(globs []string, dir, home string) ([]pathspec, error) {
 		case text[0] == '/':
 			below = "/"
 		}
-		if strings.ContainsAny(rest, globMeta) {
+		if policy.QuoteMeta(rest) == rest {
+			s.literal = filepath.Join(below, rest)
+		} else {
 			if deep {
 				rest = "**/" + rest
 			}
-			pattern := filepath.Join(quoteGlob(below), rest)
+			pattern := filepath.Join(policy.QuoteMeta(below), rest)
 			if !doublestar.ValidatePattern(pattern) {
 				return nil, fmt.Errorf("glob %s: %w", text, doublestar.ErrBadPattern)
 			}
@@ -55,23 +55,10 @@ func newPathspecs(globs []string, dir, home string) ([]pathspec, error) {
 			if s.patterns, err = policy.Plain(pattern); err != nil {
 				return nil, fmt.Errorf("glob %s: %w", text, err)
 			}
-		} else {
-			s.literal = filepath.Join(below, rest)
 		}
 		list = append(list, s)
 	}
 	return list, nil
-}
-
-func quoteGlob(path string) string {
-	var b strings.Builder
-	for i := range len(path) {
-		if strings.IndexByte(globMeta, path[i]) >= 0 {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(path[i])
-	}
-	return b.String()
 }
 
 // match says whether the glob names the absolute path, or a directory above it.

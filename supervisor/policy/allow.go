@@ -80,7 +80,7 @@ func (p *Policy) AllowFlags(in Input, o *Outcome) string {
 		if paths[k] == nil {
 			order = append(order, k)
 		}
-		paths[k] = append(paths[k], quoteMeta(tilde(in.Changes[i].Path, home)))
+		paths[k] = append(paths[k], QuoteMeta(tilde(in.Changes[i].Path, home)))
 	}
 	var b strings.Builder
 	for _, k := range order {

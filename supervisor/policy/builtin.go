@@ -106,25 +106,25 @@ func builtInRules(f facts) []*Rule {
 func rows(f facts) []row {
 	var stores, try, startUp []string
 	for _, p := range f.Protected {
-		stores = append(stores, quoteMeta(p)+"/**")
+		stores = append(stores, QuoteMeta(p)+"/**")
 	}
 	try = append(try, "/etc/try/**")
 	if f.Config != "" {
-		try = append(try, quoteMeta(filepath.Join(f.Config, "try"))+"/**")
+		try = append(try, QuoteMeta(filepath.Join(f.Config, "try"))+"/**")
 	}
 	for _, p := range f.Policies {
-		try = append(try, quoteMeta(p)+"/**")
+		try = append(try, QuoteMeta(p)+"/**")
 	}
 	for _, p := range f.StartUp {
-		startUp = append(startUp, quoteMeta(p))
+		startUp = append(startUp, QuoteMeta(p))
 	}
 	var binary []string
 	if f.Executable != "" {
-		binary = []string{quoteMeta(f.Executable)}
+		binary = []string{QuoteMeta(f.Executable)}
 	}
 	var commands []string
 	for _, dir := range f.Path {
-		commands = append(commands, strings.TrimSuffix(quoteMeta(dir), "/")+"/*")
+		commands = append(commands, strings.TrimSuffix(QuoteMeta(dir), "/")+"/*")
 	}
 	return slices.Concat([]row{
 		{action: Deny, why: "the store holds other branches and their journals", globs: stores},

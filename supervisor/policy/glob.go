@@ -66,10 +66,10 @@ func compileGlob(text string, s scope) (glob, error) {
 		if s.home == "" {
 			return glob{}, errors.New("~ in a glob, but there is no home directory")
 		}
-		pattern = join(quoteMeta(s.home), strings.TrimPrefix(pattern[1:], "/"))
+		pattern = join(QuoteMeta(s.home), strings.TrimPrefix(pattern[1:], "/"))
 	case pattern[0] == '/':
 	case s.dir != "":
-		pattern = join(quoteMeta(s.dir), pattern)
+		pattern = join(QuoteMeta(s.dir), pattern)
 		g.full = pattern
 	case strings.HasPrefix(pattern, "**/"):
 		g.where = anywhere
@@ -375,7 +375,8 @@ func checkGlob(text string) error {
 
 const metaChars = `*?[]{}\`
 
-func quoteMeta(s string) string {
+// QuoteMeta is the glob that matches s alone; s itself if that is one.
+func QuoteMeta(s string) string {
 	if !strings.ContainsAny(s, metaChars) {
 		return s
 	}
